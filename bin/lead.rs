@@ -1,0 +1,2 @@
+//! The `lead` program.
+fn main() {}

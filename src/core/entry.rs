@@ -1,0 +1,252 @@
+//! Lines of a transcript (formats A and B.3). A reader turns each line into a [`Line`] and never
+//! fails because of one it does not know; writers build the same types.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+use super::agent::Outcome;
+use super::message::{Block, Message, Reply, Role, Usage};
+
+/// `origin.kind` of a notification's user entry.
+pub const ORIGIN_NOTIFICATION: &str = "task-notification";
+/// `origin.kind` of a message another agent or process sent.
+pub const ORIGIN_PEER: &str = "peer";
+
+/// One line, by what a reader does with it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Line {
+    /// A `user` or `assistant` line: part of the conversation.
+    Talk(Box<Talk>),
+    /// The last line of a run.
+    Outcome(Box<Outcome>),
+    /// A message taken in but not yet shown to the model.
+    Enqueued(Enqueued),
+    /// The session's mode changed.
+    Mode(Mode),
+    /// The conversation before this line was replaced by a summary.
+    Boundary(Boundary),
+    /// A line of another kind, kept on disk and ignored.
+    Other,
+}
+
+/// A `user` or `assistant` line. Assistant replies have one line per content block, all with
+/// `message.id` of the reply, each the child of the one before.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Talk {
+    /// The line before it in the conversation; `null` for the first.
+    pub parent_uuid: Option<String>,
+    /// Whether it belongs to an agent's own transcript.
+    #[serde(default)]
+    pub is_sidechain: bool,
+    /// The agent whose transcript this is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<String>,
+    /// `user` or `assistant`.
+    #[serde(rename = "type")]
+    pub kind: Role,
+    /// What was said.
+    pub message: Said,
+    /// Id of this line.
+    pub uuid: String,
+    /// ISO 8601, milliseconds, `Z`.
+    #[serde(default)]
+    pub timestamp: String,
+    /// Where a user line came from, if it was not typed by a person.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+    /// Duplicate guard of a delivered message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub msg_id: Option<String>,
+    /// Who sent a delivered message, as computed by the receiver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Structured result of the tool result in `message`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_use_result: Option<Value>,
+    /// A reminder that is not part of what the person said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is_meta: Option<bool>,
+    /// The summary that follows a boundary.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is_compact_summary: Option<bool>,
+    /// The run of the agent that this line belongs to (sidechains).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<u32>,
+    /// The fields every line repeats for other readers.
+    #[serde(flatten)]
+    pub place: Place,
+}
+
+/// Fields that are the same on every line of one process.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Place {
+    /// `external`.
+    pub user_type: String,
+    /// `cli` or `sdk-cli`.
+    pub entrypoint: String,
+    /// Working folder.
+    pub cwd: String,
+    /// The session; of a sidechain the parent's.
+    pub session_id: String,
+    /// Version of the writer.
+    pub version: String,
+    /// `HEAD` outside git.
+    pub git_branch: String,
+}
+
+/// `message` of a line: what the model is sent, and for replies what the API said about them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Said {
+    /// Id of the reply, shared by its lines.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// `message`, on replies.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Who speaks, and what.
+    #[serde(flatten)]
+    pub message: Message,
+    /// The model that answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// `end_turn`, `tool_use`, …
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<String>,
+    /// Tokens of the whole reply (repeated on each of its lines).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
+}
+
+impl Said {
+    /// A user message's form on disk.
+    pub fn user(content: Vec<Block>) -> Self {
+        Self { id: None, kind: None, message: Message::user(content), model: None, stop_reason: None, usage: None }
+    }
+
+    /// One block of a reply, in the form on disk.
+    pub fn reply_block(reply: &Reply, block: Block) -> Self {
+        Self {
+            id: Some(reply.id.clone()),
+            kind: Some("message".to_owned()),
+            message: Message::assistant(vec![block]),
+            model: Some(reply.model.clone()),
+            stop_reason: reply.stop_reason.clone(),
+            usage: Some(reply.usage),
+        }
+    }
+}
+
+/// Where a user line came from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Origin {
+    /// [`ORIGIN_NOTIFICATION`], [`ORIGIN_PEER`], …
+    pub kind: String,
+    /// The agent a notification tells of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_id: Option<String>,
+    /// The run a notification tells of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<u32>,
+}
+
+/// `{"type":"queue-operation","operation":"enqueue",…}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Enqueued {
+    /// The user entry made of it repeats this id.
+    pub msg_id: String,
+    /// Who sent it, as computed by the receiver.
+    #[serde(default)]
+    pub from: String,
+    /// The text.
+    pub content: String,
+    /// ISO 8601.
+    #[serde(default)]
+    pub timestamp: String,
+    /// The session.
+    #[serde(default)]
+    pub session_id: String,
+}
+
+/// `{"type":"mode","sessionId":…,"mode":"coordinator"|"normal"}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Mode {
+    /// The session.
+    pub session_id: String,
+    /// `coordinator` or `normal`.
+    pub mode: String,
+}
+
+/// `{"type":"system","subtype":"compact_boundary",…}`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Boundary {
+    /// Notifications consumed so far: agent id → latest run.
+    pub consumed: BTreeMap<String, u32>,
+    /// Id of this line.
+    pub uuid: String,
+}
+
+/// Reads one line (without its newline). `Err` is a line that is not a JSON object, such as the
+/// torn last line of a crashed writer.
+pub fn parse_line(bytes: &[u8]) -> Result<Line, serde_json::Error> {
+    #[derive(Deserialize)]
+    struct Probe {
+        #[serde(default, rename = "type", deserialize_with = "string_or_empty")]
+        kind: String,
+        #[serde(default, deserialize_with = "string_or_empty")]
+        subtype: String,
+        #[serde(default, deserialize_with = "string_or_empty")]
+        operation: String,
+    }
+    let probe: Probe = serde_json::from_slice(bytes)?;
+    let known = match (probe.kind.as_str(), probe.subtype.as_str(), probe.operation.as_str()) {
+        ("user" | "assistant", _, _) => serde_json::from_slice(bytes).ok().map(|t| Line::Talk(Box::new(t))),
+        ("system", "agent_outcome", _) => serde_json::from_slice(bytes).ok().map(|o| Line::Outcome(Box::new(o))),
+        ("system", "compact_boundary", _) => serde_json::from_slice(bytes).ok().map(Line::Boundary),
+        ("queue-operation", _, "enqueue") => serde_json::from_slice(bytes).ok().map(Line::Enqueued),
+        ("mode", _, _) => serde_json::from_slice(bytes).ok().map(Line::Mode),
+        _ => None,
+    };
+    Ok(known.unwrap_or(Line::Other))
+}
+
+fn string_or_empty<'de, D: Deserializer<'de>>(d: D) -> Result<String, D::Error> {
+    Ok(match Value::deserialize(d)? {
+        Value::String(s) => s,
+        _ => String::new(),
+    })
+}
+
+/// The JSON of a line, without newline.
+pub fn render<T: Serialize>(kind: Option<(&str, &str)>, value: &T) -> Result<Vec<u8>, serde_json::Error> {
+    let mut object = serde_json::to_value(value)?;
+    if let (Some((name, text)), Value::Object(map)) = (kind, &mut object) {
+        map.shift_insert(0, "type".to_owned(), Value::String(name.to_owned()));
+        if !text.is_empty() {
+            let field = if name == "system" { "subtype" } else { "operation" };
+            map.shift_insert(1, field.to_owned(), Value::String(text.to_owned()));
+        }
+    }
+    serde_json::to_vec(&object)
+}
+
+impl Line {
+    /// The bytes of this line without newline; [`Line::Other`] has none.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, serde_json::Error> {
+        match self {
+            Self::Talk(t) => serde_json::to_vec(t),
+            Self::Outcome(o) => render(Some(("system", "agent_outcome")), o),
+            Self::Enqueued(e) => render(Some(("queue-operation", "enqueue")), e),
+            Self::Mode(m) => render(Some(("mode", "")), m),
+            Self::Boundary(b) => render(Some(("system", "compact_boundary")), b),
+            Self::Other => Ok(Vec::new()),
+        }
+    }
+}

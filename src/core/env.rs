@@ -1,0 +1,102 @@
+//! Every environment variable the product reads or sets, in one place (spec 9.2).
+
+/// Overrides `~/.claude`.
+pub const CONFIG_DIR: &str = "CLAUDE_CONFIG_DIR";
+/// Overrides `/tmp/lead-<uid>`.
+pub const RUNTIME_DIR: &str = "LEAD_RUNTIME_DIR";
+/// Shortens deadlines, debug builds only.
+pub const LIMITS: &str = "LEAD_LIMITS";
+/// Arms a fault point, debug builds only.
+pub const FAULT: &str = "LEAD_FAULT";
+/// Log filter, as `tracing` understands it: `error`, `warn`, `info`, `debug`, `trace`.
+pub const LOG: &str = "LEAD_LOG";
+/// Turns coordinator mode on; read by leads only.
+pub const COORDINATOR_MODE: &str = "CLAUDE_CODE_COORDINATOR_MODE";
+/// Workers get `Bash Read Edit` only.
+pub const SIMPLE: &str = "CLAUDE_CODE_SIMPLE";
+/// Model of every subagent.
+pub const SUBAGENT_MODEL: &str = "CLAUDE_CODE_SUBAGENT_MODEL";
+/// Nothing goes to the background.
+pub const DISABLE_BACKGROUND: &str = "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS";
+/// Removes the built-in agents in non-interactive sessions.
+pub const DISABLE_BUILTIN_AGENTS: &str = "CLAUDE_AGENT_SDK_DISABLE_BUILTIN_AGENTS";
+/// Model of the session where neither flag nor settings name one.
+pub const MODEL: &str = "ANTHROPIC_MODEL";
+/// Set for tools: this is an agent's shell.
+pub const CLAUDECODE: &str = "CLAUDECODE";
+/// Set for tools: the session.
+pub const SESSION_ID: &str = "CLAUDE_CODE_SESSION_ID";
+/// Set for tools: the agent that runs the tool.
+pub const AGENT_ID: &str = "LEAD_AGENT_ID";
+/// Set for tools: the runtime name of the agent's process, which the sweep looks for.
+pub const RUN: &str = "LEAD_RUN";
+/// Set for tools: the agent's own socket.
+pub const SOCKET: &str = "LEAD_SOCKET";
+/// Set for tools: the team.
+pub const TEAM: &str = "LEAD_TEAM";
+
+/// The variables that are set for each tool and never handed from one agent to the next.
+pub const SET_FOR_TOOLS: [&str; 6] = [CLAUDECODE, SESSION_ID, AGENT_ID, RUN, SOCKET, TEAM];
+
+/// Credentials of model providers: neither agents' environments nor tools have them.
+pub const MODEL_CREDENTIALS: [&str; 2] = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"];
+
+/// `1 true yes on`, in any case.
+pub fn truthy(value: &str) -> bool {
+    ["1", "true", "yes", "on"].iter().any(|t| value.trim().eq_ignore_ascii_case(t))
+}
+
+/// Whether a variable's name says that it holds a secret; such ones are not in the environment of
+/// agents (they go to their tools by the handshake).
+pub fn names_secret(name: &str) -> bool {
+    ["_KEY", "_TOKEN", "_SECRET", "_PASSWORD"].iter().any(|end| name.ends_with(end))
+}
+
+/// Variables by name.
+pub type Vars = Vec<(String, String)>;
+
+/// Splits a lead's environment for an agent: what its process gets, and what only its tools get
+/// (by the handshake). Model credentials are in neither.
+pub fn split_for_agent(all: impl Iterator<Item = (String, String)>) -> (Vars, Vars) {
+    let mut process = Vec::new();
+    let mut tools_only = Vec::new();
+    for (name, value) in all {
+        if name == COORDINATOR_MODE
+            || SET_FOR_TOOLS.contains(&name.as_str())
+            || MODEL_CREDENTIALS.contains(&name.as_str())
+        {
+            continue;
+        }
+        if names_secret(&name) {
+            tools_only.push((name, value));
+        } else {
+            process.push((name, value));
+        }
+    }
+    (process, tools_only)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn secrets_reach_tools_but_not_the_process_and_credentials_neither() {
+        let all = [
+            ("PATH", "/bin"),
+            ("GH_TOKEN", "s"),
+            ("ANTHROPIC_API_KEY", "k"),
+            (COORDINATOR_MODE, "1"),
+            (AGENT_ID, "a-1"),
+        ];
+        let (process, tools) = split_for_agent(all.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())));
+        assert_eq!(process, vec![("PATH".to_owned(), "/bin".to_owned())]);
+        assert_eq!(tools, vec![("GH_TOKEN".to_owned(), "s".to_owned())]);
+    }
+
+    #[test]
+    fn truthy_words() {
+        assert!(["1", "true", "YES", " on "].iter().all(|v| truthy(v)));
+        assert!(!["", "0", "false", "off", "2"].iter().any(|v| truthy(v)));
+    }
+}

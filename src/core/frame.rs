@@ -1,0 +1,344 @@
+//! Frames on sockets (spec 5.3): MessagePack with named fields inside a length prefix. An unknown
+//! frame decodes to [`Frame::Unknown`], so that an older peer can answer `unsupported` and keep
+//! the connection.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::agent::{LiveState, Owner, Progress, RegistryEntry};
+use super::entry::Place;
+use super::ids::{AgentId, SessionId};
+
+/// The protocol's number. Peers of another number are refused.
+pub const PROTOCOL: u32 = 1;
+
+/// The build a child must share with the lead that starts it.
+pub const BUILD: &str = env!("CARGO_PKG_VERSION");
+
+/// What travels: a frame, its number, and the number of the request it answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Envelope {
+    /// Number of this frame on this connection, from 1.
+    pub seq: u64,
+    /// The `seq` of the request that this answers; 0 = it answers none.
+    #[serde(default)]
+    pub re: u64,
+    /// The content.
+    pub frame: Frame,
+}
+
+/// All frames.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "t", rename_all = "snake_case")]
+pub enum Frame {
+    /// First frame of the side that connects or was started.
+    Hello(Hello),
+    /// Answer to a shell's or session's `Hello`: who listens here.
+    HelloOk {
+        /// The listener.
+        entry: RegistryEntry,
+    },
+    /// Parent → child, once: all it needs.
+    Welcome(Box<Welcome>),
+    /// The peer is not accepted.
+    Refused {
+        /// Why.
+        reason: String,
+    },
+    /// Child → parent: reachable at this address, prompt recorded.
+    Ready {
+        /// `uds:/…`.
+        address: String,
+        /// Runtime name (`<12 hex>`), the value of its tools' `LEAD_RUN`.
+        runtime: String,
+    },
+    /// A new lead takes an agent over.
+    Adopt {
+        /// The lead's session.
+        session: SessionId,
+    },
+    /// Answer to `Adopt`: full status.
+    Adopted {
+        /// What the agent is doing.
+        state: Box<LiveState>,
+        /// Runtime name of the agent.
+        runtime: String,
+    },
+    /// Lead → agent: go on without an owner.
+    Release,
+    /// A message for the receiver, or for an agent of the receiving lead (`to`).
+    Deliver(Delivery),
+    /// What became of a `Deliver`.
+    Delivered(Delivered),
+    /// Stop an agent (`id`, of the receiving lead) or the receiver itself.
+    Stop {
+        /// The agent; none = the receiver.
+        #[serde(default)]
+        id: Option<AgentId>,
+        /// Enter the ladder at SIGKILL.
+        #[serde(default)]
+        kill: bool,
+        /// Who asks, in words.
+        #[serde(default)]
+        reason: String,
+    },
+    /// End the running turn, not the agent.
+    Interrupt,
+    /// Turn a foreground agent of the receiving lead into a background one.
+    Background {
+        /// The agent.
+        id: AgentId,
+    },
+    /// Change the permission mode of the receiver.
+    SetMode {
+        /// The new mode.
+        mode: String,
+    },
+    /// Agent → owner: run a tool that the lead carries out.
+    Call {
+        /// The tool.
+        tool: String,
+        /// The call's id.
+        tool_use_id: String,
+        /// Its input.
+        input: Value,
+    },
+    /// Answer to a `Call`.
+    CallResult {
+        /// Text for the model.
+        text: String,
+        /// Whether it failed.
+        is_error: bool,
+        /// Structured result for the transcript.
+        #[serde(default)]
+        structured: Option<Value>,
+    },
+    /// Agent → owner: the outcome line of this run is on disk (a hint; the line counts).
+    Outcome {
+        /// The run.
+        run: u32,
+    },
+    /// Agent → owner, viewers: counters.
+    Progress {
+        /// The counters.
+        progress: Progress,
+    },
+    /// Agent → owner, viewers: a change of state.
+    State {
+        /// The state.
+        state: Box<LiveState>,
+    },
+    /// Agent → owner: a transcript line was written (its JSON).
+    Entry {
+        /// The line.
+        json: String,
+    },
+    /// What are you doing?
+    Status,
+    /// Answer to `Status`.
+    StatusReply {
+        /// The receiver.
+        entry: RegistryEntry,
+        /// What it is doing.
+        state: Box<LiveState>,
+    },
+    /// Are you there?
+    Ping,
+    /// Answer to `Ping`.
+    Pong,
+    /// Done.
+    Done,
+    /// The request failed.
+    Error {
+        /// A stable word, such as `not_found`, `refused`, `unsupported`.
+        code: String,
+        /// For people and models.
+        message: String,
+    },
+    /// Anything newer than this build.
+    #[serde(other)]
+    Unknown,
+}
+
+/// First frame of the side that connects or was started.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Hello {
+    /// [`PROTOCOL`] of the sender.
+    pub protocol: u32,
+    /// [`BUILD`] of the sender.
+    pub build: String,
+    /// `lead`, `worker`, `teammate`, `shell`.
+    pub role: String,
+    /// Agent id, session id, or empty.
+    pub id: String,
+}
+
+/// Everything a child needs, sent once.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Welcome {
+    /// Who it is and how it works.
+    pub config: AgentConfig,
+    /// First prompt of this run.
+    pub prompt: Prompt,
+    /// Variables of its tools that are not in its own environment.
+    pub secrets: Vec<(String, String)>,
+    /// Whether the other end of the link is its owner, or it is detached.
+    pub owner: Owner,
+}
+
+/// What an agent is told first in a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Prompt {
+    /// The text.
+    pub text: String,
+    /// Duplicate guard, when it is a message that resumed the agent.
+    #[serde(default)]
+    pub msg_id: Option<String>,
+    /// Who said it: an agent id, session id, name.
+    pub from: String,
+}
+
+/// Who an agent is and how it works; immutable during a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AgentConfig {
+    /// The agent.
+    pub id: AgentId,
+    /// This run, from 1.
+    pub run: u32,
+    /// The session it belongs to.
+    pub session: SessionId,
+    /// Type of agent.
+    pub agent_type: String,
+    /// 3-5 words.
+    pub description: String,
+    /// Addressable name.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Model with provider prefix.
+    pub model: String,
+    /// Its system prompt.
+    pub system_prompt: String,
+    /// Names of its tools.
+    pub pool: Vec<String>,
+    /// Permission mode.
+    pub permission_mode: String,
+    /// Rules and folders of the lead.
+    pub permissions: PermissionRules,
+    /// `Bash` is limited to the read-only list whatever the mode (types `Explore`, `Plan`).
+    #[serde(default)]
+    pub read_only_bash: bool,
+    /// Working folder.
+    pub cwd: PathBuf,
+    /// Config folder.
+    pub config_dir: PathBuf,
+    /// Runtime folder.
+    pub runtime_dir: PathBuf,
+    /// Its transcript.
+    pub transcript: PathBuf,
+    /// Fields repeated on every line.
+    pub place: Place,
+    /// Scratchpad of the session.
+    #[serde(default)]
+    pub scratchpad: Option<PathBuf>,
+    /// Most model replies of a run.
+    #[serde(default)]
+    pub max_turns: Option<u32>,
+    /// How long an orphan's permission question waits for a new lead.
+    pub permission_timeout_ms: u64,
+    /// `process` or `disk`.
+    pub durability: String,
+}
+
+/// Permission rules as they reach every process of a tree.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PermissionRules {
+    /// Rules that allow, each with the folder that its `/…` patterns are relative to.
+    pub allow: Vec<ScopedRule>,
+    /// Rules that ask.
+    pub ask: Vec<ScopedRule>,
+    /// Rules that deny.
+    pub deny: Vec<ScopedRule>,
+    /// Folders in which reading and editing is as free as in the working folder.
+    pub additional_directories: Vec<PathBuf>,
+}
+
+/// A rule and the root of the file it comes from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ScopedRule {
+    /// `Tool` or `Tool(pattern)`.
+    pub rule: String,
+    /// Folder that a pattern beginning with `/` is relative to.
+    pub root: PathBuf,
+    /// Where it was said: a file's path, or the flag.
+    pub source: String,
+}
+
+/// A message on its way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Delivery {
+    /// Duplicate guard.
+    pub msg_id: String,
+    /// Agent id or name, for the receiving lead to route; none = the receiver itself.
+    #[serde(default)]
+    pub to: Option<String>,
+    /// The text.
+    pub text: String,
+    /// 5-10 words.
+    #[serde(default)]
+    pub summary: Option<String>,
+    /// Who sends, as the owner lead computed it; believed on the owner link only.
+    #[serde(default)]
+    pub from: Option<String>,
+}
+
+/// What became of a message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delivered {
+    /// `queued`, `resumed`, `ended`, `refused`.
+    pub outcome: String,
+    /// In words.
+    pub message: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_frames_and_fields_decode() {
+        #[derive(Serialize)]
+        struct Newer<'a> {
+            t: &'a str,
+            x: u32,
+        }
+        #[derive(Serialize)]
+        struct NewerEnvelope<'a> {
+            seq: u64,
+            re: u64,
+            frame: Newer<'a>,
+            extra: &'a str,
+        }
+        for (tag, expected) in [("teleport", Frame::Unknown), ("ping", Frame::Ping)] {
+            let bytes =
+                rmp_serde::to_vec_named(&NewerEnvelope { seq: 1, re: 0, frame: Newer { t: tag, x: 3 }, extra: "e" });
+            let envelope: Envelope =
+                rmp_serde::from_slice(&bytes.unwrap_or_default()).unwrap_or_else(|e| panic!("{e}"));
+            assert_eq!(envelope.frame, expected);
+        }
+    }
+
+    #[test]
+    fn frames_with_json_values_round_trip() {
+        let frame = Frame::Call {
+            tool: "SendMessage".into(),
+            tool_use_id: "t".into(),
+            input: serde_json::json!({"n": u64::MAX, "f": 1.5, "s": "ü", "a": [null, true]}),
+        };
+        let envelope = Envelope { seq: 7, re: 3, frame };
+        let bytes = rmp_serde::to_vec_named(&envelope).unwrap_or_default();
+        assert_eq!(rmp_serde::from_slice::<Envelope>(&bytes).ok(), Some(envelope));
+    }
+}

@@ -1,0 +1,183 @@
+//! Identities. An [`AgentId`] is `a-` + 16 hex digits and, as long as it is only taken from
+//! [`AgentId::parse`] or [`AgentId::random`], always safe in a file name.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// `a-` + 16 lower-case hex digits; `a` + 16 hex (other readers' form) is accepted when parsing.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct AgentId(String);
+
+impl AgentId {
+    /// A fresh random id.
+    pub fn random() -> Self {
+        let hex = uuid::Uuid::new_v4().simple().to_string();
+        Self(format!("a-{}", &hex[..16]))
+    }
+
+    /// Reads `a-<16 hex>` or `a<16 hex>`; anything else is `None`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let hex = text.strip_prefix("a-").or_else(|| text.strip_prefix('a'))?;
+        is_lower_hex(hex, 16).then(|| Self(format!("a-{hex}")))
+    }
+
+    /// `a-…`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The 16 hex digits alone.
+    pub fn hex(&self) -> &str {
+        &self.0[2..]
+    }
+
+    /// `agent-a<16 hex>`: the stem of the transcript and its companions (the dash of the id is
+    /// dropped, since other readers know that form).
+    pub fn file_stem(&self) -> String {
+        format!("agent-a{}", self.hex())
+    }
+}
+
+impl fmt::Display for AgentId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for AgentId {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text).ok_or_else(|| format!("not an agent id: {text:?}"))
+    }
+}
+
+impl From<AgentId> for String {
+    fn from(id: AgentId) -> String {
+        id.0
+    }
+}
+
+/// A session's UUID, lower case with dashes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SessionId(String);
+
+impl SessionId {
+    /// A fresh random id.
+    pub fn random() -> Self {
+        Self(uuid::Uuid::new_v4().to_string())
+    }
+
+    /// Reads a UUID in any usual spelling; `None` if it is not one.
+    pub fn parse(text: &str) -> Option<Self> {
+        uuid::Uuid::try_parse(text).ok().map(|u| Self(u.to_string()))
+    }
+
+    /// The canonical text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for SessionId {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text).ok_or_else(|| format!("not a session id (a UUID): {text:?}"))
+    }
+}
+
+impl From<SessionId> for String {
+    fn from(id: SessionId) -> String {
+        id.0
+    }
+}
+
+/// A random UUID as text: entry ids, message ids.
+pub fn random_uuid() -> String {
+    uuid::Uuid::new_v4().to_string()
+}
+
+/// 12 random lower-case hex digits: the name of a process in the runtime folder.
+pub fn random_runtime_name() -> String {
+    uuid::Uuid::new_v4().simple().to_string()[..12].to_owned()
+}
+
+/// Exactly `len` lower-case hex digits.
+pub fn is_lower_hex(text: &str, len: usize) -> bool {
+    text.len() == len && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+}
+
+/// A name by which an agent can be addressed: `^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`, not reserved
+/// and not shaped like an id. The error says what is wrong and suggests a name.
+pub fn check_name(name: &str) -> Result<(), String> {
+    let well_formed = name.len() <= 64
+        && name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
+    let reserved = ["team-lead", "user", "main"].iter().any(|r| name.eq_ignore_ascii_case(r));
+    let shown = if name.chars().count() > 80 {
+        format!("{}…", name.chars().take(80).collect::<String>())
+    } else {
+        name.to_owned()
+    };
+    if !well_formed {
+        return Err(format!(
+            "the name {shown:?} can't be used: names are 1 to 64 letters, digits, `_` or `-`, and begin with a letter or digit; try {:?}",
+            suggest_name(name)
+        ));
+    }
+    if reserved || AgentId::parse(name).is_some() {
+        return Err(format!("the name {shown:?} is reserved; try {:?}", format!("agent-{}", &suggest_name(name))));
+    }
+    Ok(())
+}
+
+fn suggest_name(name: &str) -> String {
+    let mut out: String = name
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '-' })
+        .skip_while(|c| !c.is_ascii_alphanumeric())
+        .take(48)
+        .collect();
+    while out.ends_with('-') {
+        out.pop();
+    }
+    if out.is_empty() { "agent-1".to_owned() } else { out }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agent_ids_parse_both_spellings_and_nothing_else() {
+        let id = AgentId::parse("a1a2b3c4d5e6f7890").unwrap_or_else(AgentId::random);
+        assert_eq!(id.as_str(), "a-1a2b3c4d5e6f7890");
+        assert_eq!(AgentId::parse("a-1a2b3c4d5e6f7890"), Some(id.clone()));
+        assert_eq!(id.file_stem(), "agent-a1a2b3c4d5e6f7890");
+        for bad in ["", "a-", "a-../../etc/passwd1", "a-1A2b3c4d5e6f7890", "a-1a2b3c4d5e6f78900", "b-12345678"] {
+            assert_eq!(AgentId::parse(bad), None, "{bad}");
+        }
+        assert!(AgentId::parse(AgentId::random().as_str()).is_some());
+    }
+
+    #[test]
+    fn names_are_checked_with_a_suggestion() {
+        for good in ["a", "researcher-2", "A_b", &"x".repeat(64)] {
+            assert!(check_name(good).is_ok(), "{good}");
+        }
+        for bad in
+            ["", "../x", "a/b", "研究员", "-x", "team-lead", "User", "a\nb", &"x".repeat(65), "a-1a2b3c4d5e6f7890"]
+        {
+            let error = check_name(bad).err().unwrap_or_default();
+            assert!(error.contains("try"), "{bad}: {error}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Every limit and deadline of the product in one place (spec 9.3).
+//!
+//! Sizes are constants. Deadlines are values so that debug builds can shorten them through
+//! `LEAD_LIMITS` (`ready=500ms,reply=200ms`) and no test waits for a real one.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// Longest frame on a socket, bytes.
+pub const FRAME_BYTES: usize = 16 << 20;
+/// Longest prompt, bytes.
+pub const PROMPT_BYTES: usize = 10 << 20;
+/// Longest message to an agent or session, bytes.
+pub const MESSAGE_BYTES: usize = 1 << 20;
+/// Longest transcript line, bytes.
+pub const ENTRY_BYTES: usize = 16 << 20;
+/// Characters of a tool's output that a model sees.
+pub const TOOL_OUTPUT_CHARS: usize = 30_000;
+/// Bytes of a tool's output that are kept in a file.
+pub const TOOL_OUTPUT_BYTES: usize = 64 << 20;
+/// Characters of a result in a notification.
+pub const NOTIFICATION_RESULT_CHARS: usize = 30_000;
+/// Agent log, bytes; rotated once.
+pub const LOG_BYTES: u64 = 1 << 20;
+/// Connections one socket serves at a time.
+pub const CONNECTIONS: usize = 256;
+/// Requests in flight on one connection.
+pub const REQUESTS_IN_FLIGHT: usize = 64;
+/// Longest socket path, bytes.
+pub const SOCKET_PATH_BYTES: usize = 90;
+/// Read-only tools of one reply that run at a time.
+pub const PARALLEL_TOOLS: usize = 10;
+/// Events waiting in a process's main loop.
+pub const LOOP_EVENTS: usize = 1024;
+/// Messages waiting in one agent.
+pub const PENDING_MESSAGES: usize = 1024;
+
+macro_rules! deadlines {
+    ($($(#[doc = $doc:literal])* $name:ident = $ms:literal;)*) => {
+        /// Deadlines, all with the defaults of spec 9.3.
+        #[derive(Clone, Debug)]
+        pub struct Deadlines {
+            $($(#[doc = $doc])* pub $name: Duration,)*
+        }
+        impl Default for Deadlines {
+            fn default() -> Self {
+                Self { $($name: Duration::from_millis($ms),)* }
+            }
+        }
+        impl Deadlines {
+            /// Applies `name=duration,…`; unknown names and broken durations are errors.
+            pub fn with_overrides(mut self, text: &str) -> Result<Self, String> {
+                for part in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
+                    let (name, value) = part.split_once('=').ok_or_else(|| format!("{part:?} is not name=duration"))?;
+                    let duration = humantime::parse_duration(value).map_err(|e| format!("{part:?}: {e}"))?;
+                    match name {
+                        $(stringify!($name) => self.$name = duration,)*
+                        _ => return Err(format!("no deadline is named {name:?}")),
+                    }
+                }
+                Ok(self)
+            }
+        }
+    };
+}
+
+deadlines! {
+    /// `Hello` after a connection was made.
+    handshake = 5000;
+    /// A child's `Ready` after its start.
+    ready = 10000;
+    /// A lock another process holds.
+    lock = 15000;
+    /// A lock that a prober may hold for microseconds.
+    probe = 2000;
+    /// Reply to a `Status` or `Ping`.
+    status = 1000;
+    /// Reply to any other request.
+    reply = 5000;
+    /// Reply to a `Deliver` that may resume an agent.
+    resume = 15000;
+    /// Stop ladder: from the request to SIGTERM.
+    stop_ask = 2000;
+    /// Stop ladder: from SIGTERM to SIGKILL.
+    stop_term = 2000;
+    /// Stop ladder: from SIGKILL to giving up.
+    stop_kill = 2000;
+    /// From the owner link's end to treating a living process as broken.
+    link_end = 2000;
+    /// A piped stdin that says nothing beside a prompt.
+    stdin_silence = 3000;
+    /// From the result to the process's end.
+    exit = 5000;
+    /// Shortest time between two writes of counters to a state file.
+    state_write = 200;
+    /// Draining a tool's output after its end.
+    drain = 500;
+}
+
+/// The deadlines of this process. In debug builds `LEAD_LIMITS` changes them.
+pub fn deadlines() -> &'static Deadlines {
+    static CELL: OnceLock<Deadlines> = OnceLock::new();
+    CELL.get_or_init(|| {
+        let defaults = Deadlines::default();
+        if !cfg!(debug_assertions) {
+            return defaults;
+        }
+        match std::env::var(super::env::LIMITS) {
+            Ok(text) => defaults.clone().with_overrides(&text).unwrap_or(defaults),
+            Err(_) => defaults,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overrides_name_what_is_wrong() {
+        let d = Deadlines::default().with_overrides("ready=500ms, reply=2s").unwrap_or_default();
+        assert_eq!(d.ready, Duration::from_millis(500));
+        assert_eq!(d.reply, Duration::from_secs(2));
+        assert_eq!(d.lock, Duration::from_secs(15));
+        assert!(Deadlines::default().with_overrides("nope=1s").is_err_and(|e| e.contains("nope")));
+        assert!(Deadlines::default().with_overrides("ready=soon").is_err());
+    }
+}

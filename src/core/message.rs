@@ -1,0 +1,254 @@
+//! The Messages API's JSON: what a model is sent, what it answers, and what transcripts hold.
+//! Blocks of a kind this build does not know are kept as they are ([`Block::Other`]).
+
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::Value;
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The person, tool results, notifications.
+    User,
+    /// The model.
+    Assistant,
+}
+
+/// One message of a conversation. `content` may be a plain string on disk; it is read as one
+/// text block.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    /// Who speaks.
+    pub role: Role,
+    /// What is said, in order.
+    #[serde(deserialize_with = "blocks_or_text")]
+    pub content: Vec<Block>,
+}
+
+impl Message {
+    /// A user message.
+    pub fn user(content: Vec<Block>) -> Self {
+        Self { role: Role::User, content }
+    }
+
+    /// An assistant message.
+    pub fn assistant(content: Vec<Block>) -> Self {
+        Self { role: Role::Assistant, content }
+    }
+
+    /// All text blocks, joined by newlines.
+    pub fn text(&self) -> String {
+        text_of(&self.content)
+    }
+}
+
+/// All text blocks of `content`, joined by newlines.
+pub fn text_of(content: &[Block]) -> String {
+    let parts: Vec<&str> = content
+        .iter()
+        .filter_map(|b| match b {
+            Block::Known(Known::Text { text }) => Some(text.as_str()),
+            _ => None,
+        })
+        .collect();
+    parts.join("\n")
+}
+
+/// One content block.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Block {
+    /// A kind this build works with.
+    Known(Known),
+    /// Any other kind (thinking, images, server tools, …), passed through unmodified.
+    Other(Value),
+}
+
+/// The kinds of block this build looks into.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Known {
+    /// Plain text.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// The model wants a tool run.
+    ToolUse {
+        /// Pairs the use with its result.
+        id: String,
+        /// The tool's name.
+        name: String,
+        /// Its arguments, an object.
+        input: Value,
+    },
+    /// What a tool answered.
+    ToolResult {
+        /// The `id` of the tool use answered.
+        tool_use_id: String,
+        /// Text (as one block), or blocks.
+        #[serde(default, deserialize_with = "blocks_or_text")]
+        content: Vec<Block>,
+        /// Whether the tool failed.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        is_error: bool,
+    },
+}
+
+impl Block {
+    /// A text block.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Known(Known::Text { text: text.into() })
+    }
+
+    /// A tool use.
+    pub fn tool_use(id: impl Into<String>, name: impl Into<String>, input: Value) -> Self {
+        Self::Known(Known::ToolUse { id: id.into(), name: name.into(), input })
+    }
+
+    /// A tool result with text content.
+    pub fn tool_result(tool_use_id: impl Into<String>, text: impl Into<String>, is_error: bool) -> Self {
+        Self::Known(Known::ToolResult { tool_use_id: tool_use_id.into(), content: vec![Self::text(text)], is_error })
+    }
+
+    /// The text of a text block.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Known(Known::Text { text }) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Whether this is the model's private reasoning, which alone is no answer.
+    pub fn is_thinking(&self) -> bool {
+        match self {
+            Self::Other(v) => matches!(v.get("type").and_then(Value::as_str), Some("thinking" | "redacted_thinking")),
+            Self::Known(_) => false,
+        }
+    }
+}
+
+fn blocks_or_text<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Block>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Either {
+        Text(String),
+        Blocks(Vec<Block>),
+        Null(()),
+    }
+    Ok(match Either::deserialize(d)? {
+        Either::Text(text) => vec![Block::text(text)],
+        Either::Blocks(blocks) => blocks,
+        Either::Null(()) => Vec::new(),
+    })
+}
+
+/// Tokens as the API counts them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    /// Prompt tokens not read from or written to the cache.
+    pub input_tokens: u64,
+    /// Tokens of the reply.
+    pub output_tokens: u64,
+    /// Prompt tokens written to the cache.
+    pub cache_creation_input_tokens: u64,
+    /// Prompt tokens read from the cache.
+    pub cache_read_input_tokens: u64,
+}
+
+impl Usage {
+    /// The whole prompt's size: fresh, written and read tokens together.
+    pub fn prompt_tokens(&self) -> u64 {
+        self.input_tokens + self.cache_creation_input_tokens + self.cache_read_input_tokens
+    }
+
+    /// Adds another reply's tokens.
+    pub fn add(&mut self, other: &Usage) {
+        self.input_tokens += other.input_tokens;
+        self.output_tokens += other.output_tokens;
+        self.cache_creation_input_tokens += other.cache_creation_input_tokens;
+        self.cache_read_input_tokens += other.cache_read_input_tokens;
+    }
+}
+
+/// A tool as offered to a model.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    /// The name the model calls it by.
+    pub name: String,
+    /// What it does, for the model.
+    pub description: String,
+    /// JSON schema of its input.
+    pub input_schema: Value,
+}
+
+/// One call of the model.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Model id without its provider prefix.
+    pub model: String,
+    /// The system prompt.
+    pub system: String,
+    /// The conversation so far; roles alternate and begin with the user.
+    pub messages: Vec<Message>,
+    /// The tools offered.
+    pub tools: Vec<ToolSpec>,
+    /// The most tokens the reply may have.
+    pub max_tokens: u32,
+    /// Who asks; told to playbooks and loopback servers only.
+    pub caller: Caller,
+}
+
+/// Who calls the model, as playbooks match on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Caller {
+    /// `lead`, `worker` or `teammate`.
+    pub role: String,
+    /// The agent's type; `main` or `coordinator` for a lead.
+    #[serde(rename = "type")]
+    pub agent_type: String,
+    /// The agent's name, empty if it has none.
+    pub name: String,
+}
+
+/// What the model answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Reply {
+    /// The message's id.
+    pub id: String,
+    /// The model that answered.
+    pub model: String,
+    /// The blocks, in order.
+    pub content: Vec<Block>,
+    /// `end_turn`, `tool_use`, `max_tokens`, …
+    pub stop_reason: Option<String>,
+    /// Tokens used.
+    #[serde(default)]
+    pub usage: Usage,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn string_content_reads_as_a_text_block_and_unknown_blocks_survive() {
+        let m: Message =
+            serde_json::from_value(json!({"role": "user", "content": "hello"})).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(m, Message::user(vec![Block::text("hello")]));
+        let thinking = json!({"type": "thinking", "thinking": "hm", "signature": "s"});
+        let m: Message = serde_json::from_value(json!({"role": "assistant", "content": [thinking]}))
+            .unwrap_or_else(|e| panic!("{e}"));
+        assert!(m.content[0].is_thinking());
+        assert_eq!(serde_json::to_value(&m).unwrap_or_default()["content"][0], thinking);
+    }
+
+    #[test]
+    fn tool_results_without_content_are_read() {
+        let b: Block = serde_json::from_value(json!({"type": "tool_result", "tool_use_id": "t"}))
+            .unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(b, Block::Known(Known::ToolResult { tool_use_id: "t".into(), content: vec![], is_error: false }));
+    }
+}

@@ -1,0 +1,14 @@
+//! L0: the vocabulary every other layer shares. Plain values, their serde shapes and the
+//! arithmetic on them; no file, socket, process or clock is touched here.
+
+pub mod agent;
+pub mod clock;
+pub mod entry;
+pub mod env;
+pub mod fault;
+pub mod frame;
+pub mod ids;
+pub mod limits;
+pub mod message;
+pub mod paths;
+pub mod text;

@@ -1,0 +1,9 @@
+//! `lead`: a multi-agent system in which every agent is its own operating-system process.
+//!
+//! The programs in `bin/` only call `cli` and `endpoint`. Layers import downwards only
+//! (`scripts/layers.txt` lists them); the idea that carries the design is that an agent's
+//! transcript, held under its writer's lock, is the only truth about that agent.
+
+pub mod core;
+pub mod model;
+pub mod tool;

@@ -1,0 +1,1 @@
+//! Integration tests: real processes, sockets and files.
