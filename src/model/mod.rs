@@ -1,5 +1,7 @@
 //! L2: whoever answers a [`Request`]: a model provider, or a playbook that plays one.
 
+pub mod playbook;
+
 use std::future::Future;
 use std::pin::Pin;
 

@@ -1,0 +1,196 @@
+//! A playbook as a [`Model`]: delays, errors given a number of times, and the record of requests.
+
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::book::{Playbook, PlaybookError};
+use super::play::{ErrorsGiven, Turn, play_after};
+use super::strict::check_request;
+use crate::core::message::{Reply, Request};
+use crate::model::{BoxFuture, Model, ModelError};
+
+/// The playbooks that come with the program.
+const BUILT_IN: [(&str, &str); 1] = [("survey", include_str!("survey.yaml"))];
+
+/// Plays a playbook. One serves any number of conversations; errors are counted over all of them.
+#[derive(Debug)]
+pub struct PlaybookModel {
+    book: Playbook,
+    given: Mutex<ErrorsGiven>,
+}
+
+impl PlaybookModel {
+    /// Opens what follows `playbook:` in a model's name: a built-in playbook, else a file (as seen
+    /// from this process's working folder). The error names file, line and reason.
+    pub fn open(spec: &str) -> Result<Self, ModelError> {
+        let built_in = BUILT_IN.iter().find(|(name, _)| *name == spec);
+        let book = match built_in {
+            Some((name, text)) => Playbook::parse(text, name),
+            None => Playbook::read(Path::new(spec)),
+        };
+        book.map(Self::new).map_err(|error| unusable(&error))
+    }
+
+    /// Plays `book`.
+    pub fn new(book: Playbook) -> Self {
+        Self { book, given: Mutex::default() }
+    }
+
+    /// The turn for `request`; counts the error if it is one.
+    fn next(&self, request: &Request) -> Turn {
+        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = play_after(&self.book, request, &given);
+        if let (Some(place), Err(_)) = (turn.place, &turn.answer) {
+            *given.entry(place).or_default() += 1;
+        }
+        turn
+    }
+}
+
+impl Model for PlaybookModel {
+    fn call<'a>(
+        &'a self,
+        request: &'a Request,
+        cancel: &'a CancellationToken,
+    ) -> BoxFuture<'a, Result<Reply, ModelError>> {
+        Box::pin(async move {
+            if let Some(path) = &self.book.record {
+                record(path, request)?;
+            }
+            check_request(request)
+                .map_err(|what| ModelError::Api { status: 400, message: format!("invalid_request_error: {what}") })?;
+            let turn = self.next(request);
+            for warning in &turn.warnings {
+                tracing::warn!(place = ?turn.place, "playbook: {warning}");
+            }
+            if tokio::time::timeout(turn.delay, cancel.cancelled()).await.is_ok() {
+                return Err(ModelError::Cancelled);
+            }
+            turn.answer.map_err(|error| ModelError::Api { status: error.status, message: error.message })
+        })
+    }
+}
+
+/// Appends a request to the record. One write in append mode: many processes share the file.
+fn record(path: &Path, request: &Request) -> Result<(), ModelError> {
+    let tools: Vec<&str> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
+    let line = json!({
+        "pid": std::process::id(),
+        "caller": request.caller,
+        "model": request.model,
+        "system": request.system,
+        "messages": request.messages,
+        "tools": tools,
+    });
+    OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(path)
+        .and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()))
+        .map_err(|error| ModelError::Unusable(format!("the playbook's record {}: {error}", path.display())))
+}
+
+fn unusable(error: &PlaybookError) -> ModelError {
+    ModelError::Unusable(match error {
+        PlaybookError::Read { source, .. } => format!("{error}: {source}"),
+        PlaybookError::Parse { .. } => error.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::model::playbook::testing::{Conversation, book};
+
+    const SOON: Duration = Duration::from_secs(30);
+
+    async fn call(model: &PlaybookModel, request: &Request) -> Result<Reply, ModelError> {
+        let cancel = CancellationToken::new();
+        match tokio::time::timeout(SOON, model.call(request, &cancel)).await {
+            Ok(answer) => answer,
+            Err(_) => panic!("no answer"),
+        }
+    }
+
+    #[test]
+    fn every_built_in_playbook_opens_and_a_broken_file_is_named_with_its_line() {
+        for (name, _) in BUILT_IN {
+            assert!(PlaybookModel::open(name).is_ok(), "{name}: {:?}", PlaybookModel::open(name).err());
+        }
+        let folder = tempfile::tempdir().unwrap_or_else(|e| panic!("{e}"));
+        let path = folder.path().join("b.yaml");
+        let spec = path.display().to_string();
+        let missing = PlaybookModel::open(&spec).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(missing.contains(&spec) && missing.contains("No such file"), "{missing}");
+        std::fs::write(&path, "agents:\n  - turn: []\n").unwrap_or_else(|e| panic!("{e}"));
+        let broken = PlaybookModel::open(&spec).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(broken.contains(&spec) && broken.contains("line 2") && broken.contains("turn"), "{broken}");
+    }
+
+    #[tokio::test]
+    async fn errors_are_counted_over_calls() {
+        let model = PlaybookModel::new(book(
+            "agents: [{turns: [{error: {status: 529, message: busy, times: 2}}, {text: there}]}]",
+        ));
+        let request = Conversation::lead("go").request;
+        for _ in 0..2 {
+            let error = call(&model, &request).await.err();
+            assert!(matches!(&error, Some(ModelError::Api { status: 529, message }) if message == "busy"), "{error:?}");
+        }
+        for _ in 0..2 {
+            let text = call(&model, &request).await.map(|r| crate::core::message::text_of(&r.content));
+            assert!(matches!(&text, Ok(t) if t == "there"), "{text:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_that_breaks_the_rules_is_refused_like_by_a_provider() {
+        let model = PlaybookModel::new(book("agents: [{}]"));
+        let mut request = Conversation::lead("go").request;
+        request.messages.push(request.messages[0].clone());
+        let error = call(&model, &request).await.err();
+        assert!(matches!(error, Some(ModelError::Api { status: 400, message }) if message.contains("messages.1")));
+    }
+
+    #[tokio::test]
+    async fn a_slow_turn_ends_when_it_is_cancelled() {
+        let model = PlaybookModel::new(book("agents: [{otherwise: {text: late, delay_ms: 600000}}]"));
+        let request = Conversation::lead("go").request;
+        let cancel = CancellationToken::new();
+        let (answer, ()) = tokio::join!(tokio::time::timeout(SOON, model.call(&request, &cancel)), async {
+            tokio::task::yield_now().await;
+            cancel.cancel();
+        });
+        assert!(matches!(answer, Ok(Err(ModelError::Cancelled))));
+        assert!(matches!(model.call(&request, &cancel).await, Err(ModelError::Cancelled)));
+    }
+
+    #[tokio::test]
+    async fn each_request_is_recorded_as_one_line_beside_the_playbook() {
+        let folder = tempfile::tempdir().unwrap_or_else(|e| panic!("{e}"));
+        let path = folder.path().join("b.yaml");
+        std::fs::write(&path, "record: seen.jsonl\nagents: [{turns: [{text: hi}]}]\n")
+            .unwrap_or_else(|e| panic!("{e}"));
+        let spec = path.display().to_string();
+        let open = || PlaybookModel::open(&spec).unwrap_or_else(|e| panic!("{e}"));
+        let (one, two) = (open(), open());
+        let request = Conversation::lead("line\nbreak").request;
+        for model in [&one, &two, &one] {
+            assert!(call(model, &request).await.is_ok());
+        }
+        let seen = std::fs::read_to_string(folder.path().join("seen.jsonl")).unwrap_or_default();
+        let lines: Vec<serde_json::Value> =
+            seen.lines().map(|l| serde_json::from_str(l).unwrap_or_else(|e| panic!("{e}: {l}"))).collect();
+        assert_eq!(lines.len(), 3);
+        assert_eq!(lines[0]["caller"]["type"], "main");
+        assert_eq!(lines[0]["messages"][0]["content"][0]["text"], "line\nbreak");
+        assert_eq!(lines[0]["tools"], json!(["Agent", "Bash"]));
+    }
+}
