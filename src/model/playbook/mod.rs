@@ -6,8 +6,9 @@
 //! - [`check_request`] refuses what a strict provider would refuse.
 //! - [`PlaybookModel`] adds what is not pure: delays, repeated errors, the record file.
 //!
-//! Limits: at most one turn is chosen per reply, and what was used is known from the history alone,
-//! so a history that was cut (a compaction) begins a new count.
+//! Limits: what was used is known from the history alone. A history that was cut (a compaction)
+//! begins a new count, and its first user message, on which `prompt` is matched, is another one;
+//! errors are counted in memory, so a process that was started anew gives them again.
 
 mod book;
 mod fill;
@@ -23,5 +24,7 @@ pub use play::{ErrorsGiven, Place, PlayedError, Turn, play, play_after};
 pub use player::PlaybookModel;
 pub use strict::check_request;
 
+#[cfg(test)]
+mod survey_tests;
 #[cfg(test)]
 mod testing;

@@ -3,7 +3,8 @@
 use std::fs::OpenOptions;
 use std::io::Write as _;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -20,7 +21,8 @@ const BUILT_IN: [(&str, &str); 1] = [("survey", include_str!("survey.yaml"))];
 /// Plays a playbook. One serves any number of conversations; errors are counted over all of them.
 #[derive(Debug)]
 pub struct PlaybookModel {
-    book: Playbook,
+    spec: String,
+    book: OnceLock<Result<Playbook, String>>,
     given: Mutex<ErrorsGiven>,
 }
 
@@ -28,27 +30,38 @@ impl PlaybookModel {
     /// Opens what follows `playbook:` in a model's name: a built-in playbook, else a file (as seen
     /// from this process's working folder). The error names file, line and reason.
     pub fn open(spec: &str) -> Result<Self, ModelError> {
-        let built_in = BUILT_IN.iter().find(|(name, _)| *name == spec);
-        let book = match built_in {
-            Some((name, text)) => Playbook::parse(text, name),
-            None => Playbook::read(Path::new(spec)),
-        };
-        book.map(Self::new).map_err(|error| unusable(&error))
+        let model = Self::deferred(spec);
+        model.book()?;
+        Ok(model)
     }
 
-    /// Plays `book`.
-    pub fn new(book: Playbook) -> Self {
-        Self { book, given: Mutex::default() }
+    /// Like [`Self::open`], but the file is read at the first call, which gives the error if there is
+    /// one. For agents: reading takes a millisecond or two, which their start would wait for, and
+    /// their lead has opened the same playbook before.
+    pub fn deferred(spec: &str) -> Self {
+        Self { spec: spec.to_owned(), book: OnceLock::new(), given: Mutex::default() }
+    }
+
+    fn book(&self) -> Result<&Playbook, ModelError> {
+        let book = self.book.get_or_init(|| read(&self.spec).map_err(|error| shown(&error)));
+        book.as_ref().map_err(|error| ModelError::Unusable(error.clone()))
     }
 
     /// The turn for `request`; counts the error if it is one.
-    fn next(&self, request: &Request) -> Turn {
+    fn next(&self, book: &Playbook, request: &Request) -> Turn {
         let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
-        let turn = play_after(&self.book, request, &given);
+        let turn = play_after(book, request, &given);
         if let (Some(place), Err(_)) = (turn.place, &turn.answer) {
             *given.entry(place).or_default() += 1;
         }
         turn
+    }
+}
+
+/// A playbook that was read already.
+impl From<Playbook> for PlaybookModel {
+    fn from(book: Playbook) -> Self {
+        Self { spec: String::new(), book: OnceLock::from(Ok(book)), given: Mutex::default() }
     }
 }
 
@@ -59,16 +72,22 @@ impl Model for PlaybookModel {
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
         Box::pin(async move {
-            if let Some(path) = &self.book.record {
+            let book = self.book()?;
+            if let Some(path) = &book.record {
                 record(path, request)?;
             }
             check_request(request)
                 .map_err(|what| ModelError::Api { status: 400, message: format!("invalid_request_error: {what}") })?;
-            let turn = self.next(request);
+            let turn = self.next(book, request);
             for warning in &turn.warnings {
                 tracing::warn!(place = ?turn.place, "playbook: {warning}");
             }
-            if tokio::time::timeout(turn.delay, cancel.cancelled()).await.is_ok() {
+            // Even a timer of no length waits for the clock's next tick, so none is set then.
+            let is_cancelled = match turn.delay {
+                Duration::ZERO => cancel.is_cancelled(),
+                delay => tokio::time::timeout(delay, cancel.cancelled()).await.is_ok(),
+            };
+            if is_cancelled {
                 return Err(ModelError::Cancelled);
             }
             turn.answer.map_err(|error| ModelError::Api { status: error.status, message: error.message })
@@ -95,17 +114,22 @@ fn record(path: &Path, request: &Request) -> Result<(), ModelError> {
         .map_err(|error| ModelError::Unusable(format!("the playbook's record {}: {error}", path.display())))
 }
 
-fn unusable(error: &PlaybookError) -> ModelError {
-    ModelError::Unusable(match error {
+fn read(spec: &str) -> Result<Playbook, PlaybookError> {
+    match BUILT_IN.iter().find(|(name, _)| *name == spec) {
+        Some((name, yaml)) => Playbook::parse(yaml, name),
+        None => Playbook::read(Path::new(spec)),
+    }
+}
+
+fn shown(error: &PlaybookError) -> String {
+    match error {
         PlaybookError::Read { source, .. } => format!("{error}: {source}"),
         PlaybookError::Parse { .. } => error.to_string(),
-    })
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::model::playbook::testing::{Conversation, book};
 
@@ -135,8 +159,22 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_deferred_playbook_is_read_once_at_the_first_call() {
+        let folder = tempfile::tempdir().unwrap_or_else(|e| panic!("{e}"));
+        let path = folder.path().join("b.yaml");
+        let model = PlaybookModel::deferred(&path.display().to_string());
+        std::fs::write(&path, "agents: [{turns: [{text: hi}]}]").unwrap_or_else(|e| panic!("{e}"));
+        let request = Conversation::lead("go").request;
+        assert!(call(&model, &request).await.is_ok());
+        std::fs::remove_file(&path).unwrap_or_else(|e| panic!("{e}"));
+        assert!(call(&model, &request).await.is_ok());
+        let missing = PlaybookModel::deferred(&path.display().to_string());
+        assert!(matches!(call(&missing, &request).await, Err(ModelError::Unusable(e)) if e.contains("b.yaml")));
+    }
+
+    #[tokio::test]
     async fn errors_are_counted_over_calls() {
-        let model = PlaybookModel::new(book(
+        let model = PlaybookModel::from(book(
             "agents: [{turns: [{error: {status: 529, message: busy, times: 2}}, {text: there}]}]",
         ));
         let request = Conversation::lead("go").request;
@@ -152,7 +190,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_that_breaks_the_rules_is_refused_like_by_a_provider() {
-        let model = PlaybookModel::new(book("agents: [{}]"));
+        let model = PlaybookModel::from(book("agents: [{}]"));
         let mut request = Conversation::lead("go").request;
         request.messages.push(request.messages[0].clone());
         let error = call(&model, &request).await.err();
@@ -161,7 +199,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_slow_turn_ends_when_it_is_cancelled() {
-        let model = PlaybookModel::new(book("agents: [{otherwise: {text: late, delay_ms: 600000}}]"));
+        let model = PlaybookModel::from(book("agents: [{otherwise: {text: late, delay_ms: 600000}}]"));
         let request = Conversation::lead("go").request;
         let cancel = CancellationToken::new();
         let (answer, ()) = tokio::join!(tokio::time::timeout(SOON, model.call(&request, &cancel)), async {
@@ -169,7 +207,10 @@ mod tests {
             cancel.cancel();
         });
         assert!(matches!(answer, Ok(Err(ModelError::Cancelled))));
-        assert!(matches!(model.call(&request, &cancel).await, Err(ModelError::Cancelled)));
+        let at_once = PlaybookModel::from(book("agents: [{}]"));
+        for model in [&model, &at_once] {
+            assert!(matches!(model.call(&request, &cancel).await, Err(ModelError::Cancelled)));
+        }
     }
 
     #[tokio::test]
