@@ -6,4 +6,4 @@
 
 pub mod core;
 pub mod model;
-pub mod tool;
+pub mod store;

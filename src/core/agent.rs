@@ -206,6 +206,12 @@ impl RowState {
     }
 }
 
+impl fmt::Display for RowState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 impl From<RunStatus> for RowState {
     fn from(status: RunStatus) -> Self {
         match status {

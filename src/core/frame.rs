@@ -218,6 +218,8 @@ pub struct AgentConfig {
     pub name: Option<String>,
     /// Model with provider prefix.
     pub model: String,
+    /// Most tokens of a reply.
+    pub max_tokens: u32,
     /// Its system prompt.
     pub system_prompt: String,
     /// Names of its tools.

@@ -35,6 +35,31 @@ pub const LOOP_EVENTS: usize = 1024;
 /// Messages waiting in one agent.
 pub const PENDING_MESSAGES: usize = 1024;
 
+/// What "on disk" means (setting `lead.durability`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// In the kernel: survives the end of every process.
+    #[default]
+    Process,
+    /// On the medium: survives a loss of power.
+    Disk,
+}
+
+impl Durability {
+    /// From the setting's value: `disk`, and anything else is `process`.
+    pub fn parse(text: &str) -> Self {
+        if text == "disk" { Self::Disk } else { Self::Process }
+    }
+
+    /// The setting's value.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Process => "process",
+            Self::Disk => "disk",
+        }
+    }
+}
+
 macro_rules! deadlines {
     ($($(#[doc = $doc:literal])* $name:ident = $ms:literal;)*) => {
         /// Deadlines, all with the defaults of spec 9.3.

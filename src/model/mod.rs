@@ -1,5 +1,6 @@
 //! L2: whoever answers a [`Request`]: a model provider, or a playbook that plays one.
 
+mod open;
 pub mod playbook;
 
 use std::future::Future;
@@ -8,6 +9,8 @@ use std::pin::Pin;
 use tokio_util::sync::CancellationToken;
 
 use crate::core::message::{Reply, Request};
+
+pub use open::{ReadAt, open};
 
 /// A boxed future, so that traits with async methods can be trait objects.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

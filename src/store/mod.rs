@@ -1,0 +1,20 @@
+//! L1: everything on disk. Locks, atomic files, the runtime folder with its registry, transcripts
+//! (written under their lock, read from the end), and what is derived from them: the history to
+//! resume from, and the outcome of a run.
+//!
+//! The layers above decide *what* is written; this layer sees to it that it is written whole or
+//! not at all, by one writer, and found again. Everything here is synchronous; what may wait for
+//! another process says "Blocks" and belongs into `spawn_blocking`.
+
+pub mod atomic;
+pub mod error;
+pub mod follow;
+pub mod history;
+pub mod lock;
+pub mod reader;
+pub mod runtime;
+pub mod session;
+pub mod settle;
+pub mod transcript;
+
+pub use error::StoreError;
