@@ -6,4 +6,6 @@
 
 pub mod core;
 pub mod model;
+pub mod proc;
 pub mod store;
+pub mod wire;

@@ -1,0 +1,27 @@
+//! L1: processes. Starting agents and tools, waiting for them, stopping them, and sweeping up
+//! what they leave behind. A process is always held by a pidfd, so that a reused pid is never
+//! signalled.
+
+mod agent;
+mod error;
+mod kill;
+mod ladder;
+mod output;
+mod pidfd;
+mod process;
+mod procfs;
+mod signals;
+mod sweep;
+mod tool;
+
+pub use agent::{SpawnedAgent, spawn_agent};
+pub use error::ProcError;
+pub use ladder::{Ladder, LadderAction, LadderEvent, Rung};
+pub use nix::sys::signal::Signal;
+pub use output::{Spill, Spilled};
+pub use pidfd::PidFd;
+pub use process::{Exit, Process};
+pub use procfs::{Environ, ProcessStat, Snapshot, environ_value};
+pub use signals::{Signals, StopSignal, signal_name};
+pub use sweep::sweep;
+pub use tool::{Captured, ToolCommand, run_captured};
