@@ -6,6 +6,8 @@
 
 pub mod core;
 pub mod model;
+pub mod permission;
 pub mod proc;
+pub mod settings;
 pub mod store;
 pub mod wire;
