@@ -10,4 +10,5 @@ pub mod permission;
 pub mod proc;
 pub mod settings;
 pub mod store;
+pub mod tool;
 pub mod wire;

@@ -1,6 +1,18 @@
 //! L2: the tools a model can use. Each is a file; what a tool needs from the layers above comes
 //! through [`AgentPort`].
 
+pub mod agents;
+mod arguments;
+mod bash;
+#[cfg(test)]
+mod file_tests;
+mod files;
+mod glob;
+mod grep;
+mod grep_sink;
+pub mod pool;
+mod read;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -10,6 +22,15 @@ use tokio_util::sync::CancellationToken;
 use crate::core::agent::Activity;
 use crate::core::message::ToolSpec;
 pub use crate::model::BoxFuture;
+
+pub use self::bash::Bash;
+pub use self::files::HidePath;
+pub use self::glob::Glob;
+pub use self::grep::Grep;
+pub use self::read::Read;
+
+/// Every tool that exists, in the order in which tools are offered.
+pub const TOOLS: [&str; 7] = ["Agent", "Bash", "Glob", "Grep", "Read", "SendMessage", "TaskStop"];
 
 /// A tool.
 pub trait Tool: Send + Sync {

@@ -1,0 +1,244 @@
+//! `Agent`, `SendMessage` and `TaskStop`: their schemas, and the way to whoever carries them out
+//! ([`super::AgentPort`]). The decisions are the lead's.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{BoxFuture, Tool, ToolContext, ToolOutput};
+use crate::core::agent::Activity;
+use crate::core::message::ToolSpec;
+use crate::core::text;
+
+/// Input of `Agent`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentInput {
+    /// 3-5 words.
+    pub description: String,
+    /// Self-contained task.
+    pub prompt: String,
+    /// Type of agent.
+    #[serde(default)]
+    pub subagent_type: Option<String>,
+    /// Addressable name.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// Team of a teammate.
+    #[serde(default)]
+    pub team_name: Option<String>,
+    /// Model.
+    #[serde(default)]
+    pub model: Option<String>,
+    /// Whether the call returns at once.
+    #[serde(default, alias = "async")]
+    pub run_in_background: Option<bool>,
+    /// `worktree` or `remote`.
+    #[serde(default)]
+    pub isolation: Option<String>,
+    /// Working folder.
+    #[serde(default)]
+    pub cwd: Option<String>,
+    /// Permission mode of a teammate.
+    #[serde(default)]
+    pub mode: Option<String>,
+}
+
+/// Input of `SendMessage`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SendMessageInput {
+    /// Name, id or address.
+    pub to: String,
+    /// Text, or a structured object.
+    pub message: Value,
+    /// 5-10 words.
+    #[serde(default)]
+    pub summary: Option<String>,
+}
+
+/// Input of `TaskStop`.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+pub struct TaskStopInput {
+    /// Id of the agent.
+    #[serde(default)]
+    pub task_id: Option<String>,
+    /// The older name of `task_id`.
+    #[serde(default)]
+    pub shell_id: Option<String>,
+}
+
+/// Reads a tool's input; the error says what is wrong in words for the model.
+pub fn parse_input<T: for<'de> Deserialize<'de>>(tool: &str, input: &Value) -> Result<T, String> {
+    T::deserialize(input).map_err(|e| format!("the input of {tool} can't be used: {e}"))
+}
+
+/// Starts an agent.
+pub struct AgentTool {
+    /// The types on offer, with what each is for.
+    pub types: Vec<(String, String)>,
+    /// Whether everything goes to the background anyway, so that asking makes no sense.
+    pub always_background: bool,
+    /// Whether anything may go to the background.
+    pub background_allowed: bool,
+}
+
+impl Tool for AgentTool {
+    fn spec(&self) -> ToolSpec {
+        let types: Vec<String> = self.types.iter().map(|(name, what)| format!("- {name}: {what}")).collect();
+        let names: Vec<&str> = self.types.iter().map(|(name, _)| name.as_str()).collect();
+        let mut properties = json!({
+            "description": {"type": "string", "description": "What the agent does, in 3 to 5 words"},
+            "prompt": {"type": "string", "description": "The whole task: the agent sees nothing else"},
+            "subagent_type": {"type": "string", "enum": names, "description": "The type of agent"},
+            "name": {"type": "string", "description": "A name by which SendMessage reaches it", "pattern": "^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"},
+            "cwd": {"type": "string", "description": "Working folder, an absolute path; default: yours"},
+        });
+        if let Some(properties) = properties.as_object_mut() {
+            if !self.always_background {
+                properties.insert(
+                    "model".to_owned(),
+                    json!({"type": "string", "description": "Model of the agent; default: yours"}),
+                );
+            }
+            if self.background_allowed && !self.always_background {
+                properties.insert(
+                    "run_in_background".to_owned(),
+                    json!({"type": "boolean", "description": "Return at once; the result comes as a notification"}),
+                );
+            }
+        }
+        let how = if self.always_background {
+            "The call returns at once with the agent's id; its result comes later as a <task-notification>."
+        } else {
+            "The call returns the agent's final answer, or at once with run_in_background."
+        };
+        ToolSpec {
+            name: "Agent".to_owned(),
+            description: format!(
+                "Start another agent, a process of its own that works on the prompt with its own tools and sees nothing of \
+this conversation. {how} Several calls in one message run at the same time.\nTypes:\n{}",
+                types.join("\n")
+            ),
+            input_schema: json!({
+                "type": "object",
+                "properties": properties,
+                "required": ["description", "prompt"],
+                "additionalProperties": false
+            }),
+        }
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    fn describe(&self, input: &Value) -> Activity {
+        activity("Agent", input.get("description"))
+    }
+
+    fn run<'a>(&'a self, input: &'a Value, context: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
+        context.agents.call("Agent", &context.tool_use_id, input, &context.cancel)
+    }
+}
+
+/// Sends a message to an agent.
+pub struct SendMessageTool;
+
+impl Tool for SendMessageTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "SendMessage".to_owned(),
+            description: "Send a message to an agent by its id or name, or to another session by its address \
+(uds:/path.sock). An agent that runs sees it at its next step; one that has ended goes on in the background with \
+everything it knew, and reports again."
+                .to_owned(),
+            input_schema: json!({
+                "type": "object",
+                "properties": {
+                    "to": {"type": "string", "description": "Agent id, name, or uds: address"},
+                    "message": {"type": "string", "description": "The text"},
+                    "summary": {"type": "string", "maxLength": 200, "description": "The message in 5 to 10 words"}
+                },
+                "required": ["to", "message"],
+                "additionalProperties": false
+            }),
+        }
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    fn describe(&self, input: &Value) -> Activity {
+        activity("SendMessage", input.get("summary").or_else(|| input.get("to")))
+    }
+
+    fn run<'a>(&'a self, input: &'a Value, context: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
+        context.agents.call("SendMessage", &context.tool_use_id, input, &context.cancel)
+    }
+}
+
+/// Stops an agent.
+pub struct TaskStopTool;
+
+impl Tool for TaskStopTool {
+    fn spec(&self) -> ToolSpec {
+        ToolSpec {
+            name: "TaskStop".to_owned(),
+            description: "Stop a running agent. Its partial result comes as a notification; SendMessage continues it."
+                .to_owned(),
+            input_schema: json!({
+                "type": "object",
+                "properties": {"task_id": {"type": "string", "description": "Id of the agent"}},
+                "required": ["task_id"],
+                "additionalProperties": false
+            }),
+        }
+    }
+
+    fn is_read_only(&self) -> bool {
+        false
+    }
+
+    fn describe(&self, input: &Value) -> Activity {
+        activity("TaskStop", input.get("task_id"))
+    }
+
+    fn run<'a>(&'a self, input: &'a Value, context: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
+        context.agents.call("TaskStop", &context.tool_use_id, input, &context.cancel)
+    }
+}
+
+fn activity(tool: &str, what: Option<&Value>) -> Activity {
+    let description = what.and_then(Value::as_str).map(|t| text::one_line(t, 80)).unwrap_or_default();
+    Activity { tool: tool.to_owned(), description, is_search: false, is_read: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn async_is_read_as_an_alias_and_unknown_fields_are_named() {
+        let input = json!({"description": "d", "prompt": "p", "async": true});
+        assert_eq!(parse_input::<AgentInput>("Agent", &input).map(|i| i.run_in_background), Ok(Some(true)));
+        let error = parse_input::<AgentInput>("Agent", &json!({"description": "d", "prompt": "p", "colour": 1}));
+        assert!(error.is_err_and(|e| e.contains("colour")));
+        let error = parse_input::<AgentInput>("Agent", &json!({"description": "d"}));
+        assert!(error.is_err_and(|e| e.contains("prompt")));
+    }
+
+    #[test]
+    fn the_schema_offers_only_what_applies() {
+        let tool = |always_background, background_allowed| {
+            AgentTool { types: vec![], always_background, background_allowed }.spec().input_schema["properties"].clone()
+        };
+        assert!(tool(false, true).get("run_in_background").is_some());
+        assert!(tool(false, false).get("run_in_background").is_none());
+        let coordinator = tool(true, true);
+        assert!(coordinator.get("run_in_background").is_none() && coordinator.get("model").is_none());
+        for absent in ["team_name", "mode", "isolation"] {
+            assert!(coordinator.get(absent).is_none(), "{absent} has no route yet");
+        }
+    }
+}
