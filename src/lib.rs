@@ -4,6 +4,7 @@
 //! (`scripts/layers.txt` lists them); the idea that carries the design is that an agent's
 //! transcript, held under its writer's lock, is the only truth about that agent.
 
+pub mod agent;
 pub mod core;
 pub mod model;
 pub mod permission;
