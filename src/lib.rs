@@ -6,10 +6,12 @@
 
 pub mod agent;
 pub mod core;
+pub mod endpoint;
 pub mod model;
 pub mod permission;
 pub mod proc;
 pub mod settings;
 pub mod store;
+pub mod supervisor;
 pub mod tool;
 pub mod wire;

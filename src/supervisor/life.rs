@@ -1,0 +1,446 @@
+//! The life of one agent as its owner sees it: a task from launch or adoption to the settled
+//! outcome. It alone signals and reaps the process, so stop, crash and completion meet in one place.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use super::error::LaunchError;
+use super::event::{Command, Deliver, Launched, SupervisorEvent, not_answering};
+use super::handshake::{adopt_link, shake_hands};
+use super::launch::{Launcher, Start};
+use super::outcome::{Remains, outcome_of_dead};
+use crate::core::agent::Outcome;
+use crate::core::fault::{self, Fault};
+use crate::core::frame::{Delivered, Frame};
+use crate::core::ids::{AgentId, SessionId};
+use crate::core::limits::deadlines;
+use crate::core::paths::AgentFiles;
+use crate::proc::{Exit, Ladder, LadderAction, LadderEvent, Process, Rung, spawn_agent, sweep};
+use crate::store::StoreError;
+use crate::store::lock::wait_shared;
+use crate::store::reader::tail;
+use crate::store::runtime::{self, RuntimeDir};
+use crate::store::session::mark_stop;
+use crate::store::settle::{Settled, settle};
+use crate::wire::{Connection, Inbox, Incoming, Link, PeerStream, WireError};
+
+/// What a task needs for its whole life.
+pub(super) struct Life {
+    pub id: AgentId,
+    pub session: SessionId,
+    pub files: AgentFiles,
+    pub runtime: RuntimeDir,
+    pub launcher: Launcher,
+    pub stall_after: Duration,
+    pub commands: mpsc::Receiver<Command>,
+    pub events: mpsc::Sender<SupervisorEvent>,
+    pub ready: Option<oneshot::Sender<Result<Launched, LaunchError>>>,
+    /// What was asked for while the agent started.
+    pub early: VecDeque<Command>,
+}
+
+struct Running {
+    process: Process,
+    link: Link,
+    inbox: Inbox,
+    run: u32,
+    runtime_name: Option<String>,
+    pid: i32,
+}
+
+impl Life {
+    /// Lives through one run. Ends when its outcome is settled and everybody who waited was answered.
+    pub(super) async fn live(mut self, start: Start) {
+        let (outcome, fresh) = match start {
+            Start::Spawn { config, prompt } => {
+                let fresh = config.run == 1;
+                match self.launch(*config, prompt).await {
+                    Ok(running) => (self.run(running).await, false),
+                    Err(error) => {
+                        // The table first, so that whoever hears of the error finds it true.
+                        self.send(SupervisorEvent::NotStarted { id: self.id.clone(), fresh }).await;
+                        self.answer_ready(Err(error));
+                        return self.drain();
+                    }
+                }
+            }
+            Start::Adopt { entry, session, run } => (self.adopt(entry.map(|e| *e), &session, run).await, run <= 1),
+        };
+        let id = self.id.clone();
+        match outcome {
+            Some(outcome) => {
+                fault::point(Fault::OutcomeBeforeNotification);
+                self.send(SupervisorEvent::Ended { id, outcome: Box::new(outcome) }).await;
+            }
+            None => self.send(SupervisorEvent::NotStarted { id, fresh }).await,
+        }
+        self.drain();
+    }
+
+    /// Whoever still waits is told that the run is over, and may resume the agent.
+    fn drain(&mut self) {
+        self.commands.close();
+        while let Some(command) = self.early.pop_front().or_else(|| self.commands.try_recv().ok()) {
+            if let Command::Deliver(deliver) = command {
+                let _ = deliver.reply.send(ended());
+            }
+        }
+    }
+
+    async fn send(&self, event: SupervisorEvent) {
+        let _ = self.events.send(event).await;
+    }
+
+    fn answer_ready(&mut self, answer: Result<Launched, LaunchError>) {
+        if let Some(ready) = self.ready.take() {
+            let _ = ready.send(answer);
+        }
+    }
+
+    /// Starts the process and shakes hands (spec 5.4). On error nothing of it is left running.
+    async fn launch(
+        &mut self,
+        config: crate::core::frame::AgentConfig,
+        prompt: crate::core::frame::Prompt,
+    ) -> Result<Running, LaunchError> {
+        let program = self.launcher.program();
+        let args = Launcher::arguments(&config);
+        let run = config.run;
+        let spawned = spawn_agent(&program, &args, &config.cwd, self.launcher.environment(), &self.files.log())
+            .map_err(|e| LaunchError::Start { program: program.clone(), reason: reason(&e) })?;
+        fault::point(Fault::ProcessBeforeReady);
+        let process = spawned.process;
+        let pid = process.pid();
+        let (link, mut inbox) = Connection::start(PeerStream::of_child(spawned.link, pid, None));
+        let welcome = Frame::Welcome(Box::new(self.launcher.welcome(config, prompt)));
+        let deadline = Instant::now() + deadlines().ready;
+        let shaken = {
+            let mut shaking = std::pin::pin!(shake_hands(&link, &mut inbox, welcome, &program, pid));
+            tokio::select! {
+                shaken = &mut shaking => shaken,
+                // A quick child is ready, done and gone before this is looked at; what it said is
+                // still in the link, and a child that was ready is no failed start.
+                exit = process.wait() => match tokio::time::timeout(deadlines().link_end, &mut shaking).await {
+                    Ok(shaken) => shaken,
+                    Err(_) => {
+                        Err(LaunchError::Died { pid, exit: exit.to_string(), log: Launcher::log_tail(&self.files) })
+                    }
+                },
+                () = tokio::time::sleep_until(deadline) => {
+                    Err(LaunchError::NotReady { pid, waited: deadlines().ready, log: Launcher::log_tail(&self.files) })
+                }
+                () = stop_asked(&mut self.commands, &mut self.early) => Err(LaunchError::Stopped),
+            }
+        };
+        match shaken {
+            Ok((address, name)) => {
+                let launched = Launched { pid, address };
+                let id = self.id.clone();
+                self.send(SupervisorEvent::Ready { id, launched: launched.clone() }).await;
+                self.answer_ready(Ok(launched));
+                Ok(Running { process, link, inbox, run, runtime_name: Some(name), pid })
+            }
+            Err(error) => {
+                link.close();
+                let _ = process.kill();
+                let exit = tokio::time::timeout(deadlines().stop_kill, process.wait()).await;
+                self.sweep_registry().await;
+                Err(match error {
+                    // A closed link alone says nothing; the exit status does.
+                    LaunchError::Died { pid, .. } => LaunchError::Died {
+                        pid,
+                        exit: exit.map_or_else(|_| "unknown".to_owned(), |e| e.to_string()),
+                        log: Launcher::log_tail(&self.files),
+                    },
+                    other => other,
+                })
+            }
+        }
+    }
+
+    async fn adopt(
+        &mut self,
+        entry: Option<crate::core::agent::RegistryEntry>,
+        session: &SessionId,
+        run: u32,
+    ) -> Option<Outcome> {
+        if let Some(entry) = entry {
+            match adopt_link(&entry, session).await {
+                Ok((process, link, inbox, state, runtime_name)) => {
+                    let launched = Launched { pid: entry.pid, address: entry.address.clone() };
+                    let id = self.id.clone();
+                    self.send(SupervisorEvent::Ready { id: id.clone(), launched: launched.clone() }).await;
+                    self.answer_ready(Ok(launched));
+                    let run = state.run;
+                    self.send(SupervisorEvent::State { id, state }).await;
+                    let running =
+                        Running { process, link, inbox, run, runtime_name: Some(runtime_name), pid: entry.pid };
+                    return self.run(running).await;
+                }
+                Err(error) => tracing::warn!(id = %self.id, %error, "a living agent could not be taken over yet"),
+            }
+        }
+        // It lives, but can't be talked to: its end is the end of its lock.
+        let path = self.files.transcript().to_path_buf();
+        let mut gone = tokio::task::spawn_blocking(move || wait_shared(&path));
+        loop {
+            tokio::select! {
+                _ = &mut gone => break,
+                command = self.commands.recv() => match command {
+                    Some(Command::Deliver(deliver)) => {
+                        let message = "the agent still runs under an earlier lead and can't be reached".to_owned();
+                        let _ = deliver.reply.send(Delivered { outcome: "refused".to_owned(), message });
+                    }
+                    Some(_) => {}
+                    None => return None,
+                },
+            }
+        }
+        self.settle(run, None, None).await
+    }
+
+    /// From `Ready` to the settled outcome.
+    async fn run(&mut self, mut running: Running) -> Option<Outcome> {
+        let mut ladder: Option<Ladder> = None;
+        let mut linked = true;
+        let mut broken_at: Option<Instant> = None;
+        let mut reason = None;
+        let mut last_event = Instant::now();
+        let mut stalled = false;
+        let exit = loop {
+            let ladder_at = ladder.as_ref().and_then(Ladder::deadline);
+            let stall_at = last_event + self.stall_after;
+            tokio::select! {
+                exit = running.process.wait() => break Some(exit),
+                incoming = running.inbox.recv(), if linked => match incoming {
+                    Some(incoming) => {
+                        last_event = Instant::now();
+                        stalled = false;
+                        self.on_frame(&running, incoming).await;
+                    }
+                    None => {
+                        // An ended link is no death yet, but a living process without one is broken.
+                        linked = false;
+                        broken_at = Some(Instant::now() + deadlines().link_end);
+                    }
+                },
+                command = next_command(&mut self.early, &mut self.commands) => match command {
+                    Some(Command::Deliver(deliver)) => self.deliver(&running, deliver, linked),
+                    Some(Command::Stop { reason: why, kill }) => {
+                        self.mark(&running, &why);
+                        reason.get_or_insert(why);
+                        let rung = if kill { Rung::Kill } else { Rung::Ask };
+                        let now = std::time::Instant::now();
+                        let action = match &mut ladder {
+                            Some(ladder) if kill => ladder.next(LadderEvent::Escalate, now),
+                            Some(_) => continue,
+                            None => ladder.insert(Ladder::new(rung, now)).next(LadderEvent::Started, now),
+                        };
+                        act(action, &running, reason.as_deref().unwrap_or_default());
+                    }
+                    Some(Command::Release) => {
+                        let _ = running.link.request(Frame::Release, deadlines().reply).await;
+                        return None;
+                    }
+                    // The owner is ending without a word: the agent goes on as an orphan.
+                    None => return None,
+                },
+                () = until(ladder_at), if ladder_at.is_some() => {
+                    let Some(ladder) = &mut ladder else { continue };
+                    let action = ladder.next(LadderEvent::DeadlinePassed, std::time::Instant::now());
+                    if matches!(action, LadderAction::GiveUp) {
+                        tracing::error!(id = %self.id, pid = running.pid, "the process survives SIGKILL");
+                        break None;
+                    }
+                    act(action, &running, reason.as_deref().unwrap_or_default());
+                }
+                () = until(broken_at.map(Instant::into_std)), if broken_at.is_some() && ladder.is_none() => {
+                    let now = std::time::Instant::now();
+                    let action = ladder.insert(Ladder::new(Rung::Term, now)).next(LadderEvent::Started, now);
+                    act(action, &running, "");
+                }
+                () = tokio::time::sleep_until(stall_at), if !stalled && ladder.is_none() => {
+                    stalled = true;
+                    let id = self.id.clone();
+                    self.send(SupervisorEvent::Stalled { id, silent: self.stall_after }).await;
+                }
+            }
+        };
+        // The agent's last words may still be in the socket; its file is what counts.
+        running.link.close();
+        self.settle(running.run, exit, running.runtime_name).await
+    }
+
+    async fn on_frame(&self, running: &Running, incoming: Incoming) {
+        let id = self.id.clone();
+        match incoming.frame {
+            Frame::State { state } => self.send(SupervisorEvent::State { id, state }).await,
+            Frame::Call { tool, tool_use_id, input } => {
+                let (reply, answer) = oneshot::channel();
+                self.send(SupervisorEvent::Call { id, tool, tool_use_id, input, reply }).await;
+                let link = running.link.clone();
+                tokio::spawn(async move {
+                    let output = answer.await.unwrap_or_else(|_| {
+                        crate::tool::ToolOutput::error("the lead is ending and did not carry it out")
+                    });
+                    let result = Frame::CallResult {
+                        text: output.text,
+                        is_error: output.is_error,
+                        structured: output.structured,
+                    };
+                    let _ = link.reply(incoming.seq, result);
+                });
+            }
+            Frame::Ping => {
+                let _ = running.link.reply(incoming.seq, Frame::Pong);
+            }
+            // A hint: the line in the file counts, and it is read when the process is gone.
+            Frame::Outcome { .. } | Frame::Progress { .. } => {}
+            _ => {
+                let message = "a lead can't do that for an agent".to_owned();
+                let _ = running.link.reply(incoming.seq, Frame::Error { code: "unsupported".to_owned(), message });
+            }
+        }
+    }
+
+    /// Hands a message over in a task of its own, so that a frozen agent holds nothing up.
+    fn deliver(&self, running: &Running, deliver: Deliver, linked: bool) {
+        if !linked {
+            let _ = deliver.reply.send(ended());
+            return;
+        }
+        let link = running.link.clone();
+        let pid = running.pid;
+        tokio::spawn(async move {
+            let answer = match link.request(Frame::Deliver(deliver.delivery), deadlines().reply).await {
+                Ok(Frame::Delivered(delivered)) => delivered,
+                Ok(Frame::Error { message, .. }) => Delivered { outcome: "refused".to_owned(), message },
+                Ok(_) => {
+                    Delivered { outcome: "refused".to_owned(), message: "the agent answered something else".to_owned() }
+                }
+                Err(WireError::Closed) => ended(),
+                Err(WireError::TimedOut { .. }) => {
+                    Delivered { outcome: "refused".to_owned(), message: not_answering(pid) }
+                }
+                Err(error) => Delivered { outcome: "refused".to_owned(), message: error.to_string() },
+            };
+            let _ = deliver.reply.send(answer);
+        });
+    }
+
+    /// The marker is there before the first signal, so that a kill is told from a crash.
+    fn mark(&self, running: &Running, reason: &str) {
+        if let Err(error) = mark_stop(&self.files, running.run, reason) {
+            tracing::warn!(id = %self.id, %error, "the stop marker was not written");
+        }
+        fault::point(Fault::MarkerBeforeSignal);
+    }
+
+    /// The process is gone (or past help): its tools are swept and its outcome is read or written.
+    async fn settle(&mut self, run: u32, exit: Option<Exit>, runtime_name: Option<String>) -> Option<Outcome> {
+        // One that ended by itself has removed its registry files; one that was killed can't have.
+        let crashed = exit.as_ref().is_none_or(|e| e.signal.is_some() || e.code.is_none());
+        let (id, session, files) = (self.id.clone(), self.session.clone(), self.files.clone());
+        let settled = tokio::task::spawn_blocking(move || {
+            settle(&files, &id, &session, |run, _, _| {
+                let leftovers = runtime_name.map(|name| sweep(&name, &[])).unwrap_or_default();
+                outcome_of_dead(&id, &session, &files, Remains { run, exit, leftovers })
+            })
+        })
+        .await;
+        if crashed {
+            self.sweep_registry().await;
+        }
+        let _ = std::fs::remove_file(self.files.stop_marker(run));
+        match settled {
+            Ok(Ok(Settled::Existing(outcome) | Settled::Written(outcome))) => Some(outcome),
+            Ok(Ok(Settled::NeverStarted)) => None,
+            Ok(Err(error)) => Some(self.unsettled(run, &error)),
+            Err(panic) => {
+                tracing::error!(id = %self.id, %panic, "settling failed");
+                None
+            }
+        }
+    }
+
+    /// The outcome could not be written (disk full, a process that survives SIGKILL): it is told all
+    /// the same, and since nothing is on disk a later resume tells it again rather than never.
+    fn unsettled(&self, run: u32, error: &StoreError) -> Outcome {
+        tracing::error!(id = %self.id, %error, "the outcome can't be written");
+        let remains = Remains { run, exit: None, leftovers: Vec::new() };
+        let mut outcome = outcome_of_dead(&self.id, &self.session, &self.files, remains);
+        outcome.error = Some(format!("its outcome can't be written: {error}"));
+        outcome
+    }
+
+    /// A process that crashed leaves its registry files behind.
+    async fn sweep_registry(&self) {
+        let runtime = self.runtime.clone();
+        let _ = tokio::task::spawn_blocking(move || runtime::sweep(&runtime, &mut |dead| drop(sweep(&dead.name, &[]))))
+            .await;
+    }
+}
+
+fn ended() -> Delivered {
+    Delivered { outcome: "ended".to_owned(), message: "the agent's run is over".to_owned() }
+}
+
+fn reason(error: &dyn std::error::Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}
+
+async fn until(at: Option<std::time::Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(Instant::from_std(at)).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Resolves when the owner wants the agent gone; what else it asks meanwhile waits in `early`.
+async fn stop_asked(commands: &mut mpsc::Receiver<Command>, early: &mut VecDeque<Command>) {
+    loop {
+        match commands.recv().await {
+            Some(Command::Stop { .. }) | None => return,
+            Some(command) => early.push_back(command),
+        }
+    }
+}
+
+async fn next_command(early: &mut VecDeque<Command>, commands: &mut mpsc::Receiver<Command>) -> Option<Command> {
+    match early.pop_front() {
+        Some(command) => Some(command),
+        None => commands.recv().await,
+    }
+}
+
+fn act(action: LadderAction, running: &Running, reason: &str) {
+    match action {
+        LadderAction::AskStop => {
+            let _ = running.link.send(Frame::Stop { id: None, kill: false, reason: reason.to_owned() });
+        }
+        LadderAction::TermGroup => report(running.pid, running.process.terminate()),
+        LadderAction::KillGroup => report(running.pid, running.process.kill()),
+        LadderAction::Done | LadderAction::GiveUp | LadderAction::Wait => {}
+    }
+}
+
+fn report(pid: i32, signalled: std::io::Result<bool>) {
+    if let Err(error) = signalled {
+        tracing::warn!(pid, %error, "the agent's process could not be signalled");
+    }
+}
+
+/// The last run a transcript knows, 0 if there is none.
+pub(super) fn last_run(files: &AgentFiles) -> Result<u32, StoreError> {
+    match tail(files.transcript()) {
+        Ok(tail) => Ok(tail.last_run),
+        Err(StoreError::Missing { .. }) => Ok(0),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,18 @@
+//! L4: whatever owns agents. One task per agent lives through launch (or adoption), running,
+//! stopping and the settling of its outcome; the owner's loop holds [`Supervisor`], a table of
+//! them, and is told what happened by [`SupervisorEvent`]s.
+
+mod error;
+mod event;
+mod handshake;
+mod launch;
+mod life;
+mod outcome;
+mod table;
+
+pub use error::LaunchError;
+pub use event::{Command, Deliver, Launched, SupervisorEvent};
+pub use launch::{Launcher, Start};
+
+pub use outcome::{Remains, outcome_of_dead};
+pub use table::{ReadyReceiver, Slot, SlotState, Supervisor, SupervisorParts};
