@@ -7,6 +7,7 @@
 pub mod agent;
 pub mod core;
 pub mod endpoint;
+pub mod lead;
 pub mod model;
 pub mod permission;
 pub mod proc;

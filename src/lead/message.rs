@@ -1,0 +1,214 @@
+//! Carries out `SendMessage` (spec 2.3): to agents of this session, running or ended, and to other
+//! sessions by address.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use super::ask::{Ask, Asker};
+use super::session::{Inner, Session};
+use crate::core::frame::{Delivered, Delivery, Frame, Prompt};
+use crate::core::ids::AgentId;
+use crate::core::limits::{self, deadlines};
+use crate::supervisor::{Command, Deliver, ReadyReceiver};
+use crate::tool::ToolOutput;
+use crate::tool::agents::{SendMessageInput, parse_input};
+use crate::wire::{dial_and_greet, parse_address};
+
+/// Rounds between delivering (it just ended) and resuming (it just came back).
+const ROUNDS: u32 = 3;
+/// Time all rounds together may take.
+const ROUNDS_TIME: Duration = Duration::from_secs(5);
+
+/// A message that may go out.
+struct Outgoing {
+    to: String,
+    text: String,
+    summary: String,
+}
+
+impl Session {
+    /// Carries out one `SendMessage` call.
+    pub(super) fn send_message(&mut self, ask: Ask) {
+        let outgoing = match parse_input::<SendMessageInput>("SendMessage", &ask.input).and_then(check) {
+            Ok(outgoing) => outgoing,
+            Err(refusal) => return ask.answer(ToolOutput::error(refusal)),
+        };
+        if outgoing.to.contains(':') {
+            return self.send_to_address(ask, outgoing);
+        }
+        let id = match self.recipient(&outgoing.to) {
+            Ok(id) => id,
+            Err(refusal) => return ask.answer(ToolOutput::error(refusal)),
+        };
+        if ask.asker == Asker::Agent(id.clone()) {
+            return ask.answer(ToolOutput::error("that is yourself; a message is for another agent"));
+        }
+        self.deliver_or_resume(ask, &id, outgoing);
+    }
+
+    fn recipient(&self, to: &str) -> Result<AgentId, String> {
+        if to == "*" {
+            return Err("there is no team to send to: `*` reaches the members of a team".to_owned());
+        }
+        if to.contains('@') {
+            return Err(format!("{to:?} is not how members are addressed: use the bare name, without @ and team"));
+        }
+        let found = self.supervisor.by_name(to).cloned().or_else(|| AgentId::parse(to));
+        if let Some(id) = found.filter(|id| self.supervisor.get(id).is_some()) {
+            return Ok(id);
+        }
+        let mut known: Vec<String> = self
+            .supervisor
+            .iter()
+            .map(|(id, slot)| match &slot.meta.name {
+                Some(name) => format!("{name} ({id})"),
+                None => id.as_str().to_owned(),
+            })
+            .collect();
+        known.sort();
+        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+        Err(format!("there is no agent {to:?} in this session; it has: {known}"))
+    }
+
+    fn deliver_or_resume(&mut self, ask: Ask, id: &AgentId, outgoing: Outgoing) {
+        if ask.rounds >= ROUNDS || ask.since.elapsed() > ROUNDS_TIME {
+            let text = format!("{id} ends and comes back all the time; the message was not delivered. Try again.");
+            return ask.answer(ToolOutput::error(text));
+        }
+        let from = match &ask.asker {
+            Asker::Main => self.id.as_str().to_owned(),
+            Asker::Agent(id) => id.as_str().to_owned(),
+        };
+        let (reply, answer) = oneshot::channel();
+        let delivery = Delivery {
+            msg_id: ask.msg_id.clone(),
+            to: None,
+            text: outgoing.text.clone(),
+            summary: Some(outgoing.summary),
+            from: Some(from.clone()),
+        };
+        let inner = self.inner.clone();
+        let (id, to) = (id.clone(), outgoing.to);
+        if self.supervisor.command(&id, Command::Deliver(Deliver { delivery, reply })) {
+            tokio::spawn(async move {
+                let delivered = answer.await.unwrap_or_else(|_| gone());
+                if delivered.outcome == "ended" {
+                    // Its end reaches the table before this does, so the next round resumes it.
+                    let again = Inner::Ask(Ask { rounds: ask.rounds + 1, ..ask });
+                    let _ = inner.send(again).await;
+                    return;
+                }
+                ask.answer(output(&to, &id, &delivered));
+            });
+            return;
+        }
+        if self.supervisor.get(&id).is_some_and(crate::supervisor::Slot::is_live) {
+            let pid = self.agent_pid(&id).unwrap_or_default();
+            let text = format!("{id} (pid {pid}) has too many messages waiting; the message was refused");
+            return ask.answer(ToolOutput::error(text));
+        }
+        let prompt = Prompt { text: outgoing.text, msg_id: Some(ask.msg_id.clone()), from };
+        match self.resume_agent(&id, prompt) {
+            Err(refusal) => ask.answer(ToolOutput::error(refusal)),
+            Ok(ready) => {
+                self.say(&format!("agent {id} continued"));
+                tokio::spawn(async move {
+                    let delivered = resumed(ready).await;
+                    ask.answer(output(&to, &id, &delivered));
+                });
+            }
+        }
+    }
+
+    fn send_to_address(&self, ask: Ask, outgoing: Outgoing) {
+        let path = match parse_address(&outgoing.to) {
+            Ok(path) => path,
+            Err(error) => return ask.answer(ToolOutput::error(error.to_string())),
+        };
+        let session = self.id.as_str().to_owned();
+        tokio::spawn(async move {
+            let delivery = Delivery {
+                msg_id: ask.msg_id.clone(),
+                to: None,
+                text: outgoing.text,
+                summary: Some(outgoing.summary),
+                from: None,
+            };
+            let sent = async {
+                let (link, _inbox, _) = dial_and_greet(&path, "lead", &session).await?;
+                link.request(Frame::Deliver(delivery), deadlines().reply).await
+            };
+            let result = match sent.await {
+                Ok(Frame::Delivered(delivered)) if delivered.outcome == "queued" => {
+                    ToolOutput::ok(format!("queued: {}", delivered.message))
+                        .with(json!({"outcome": "queued", "to": outgoing.to}))
+                }
+                Ok(Frame::Delivered(delivered)) => {
+                    ToolOutput::error(format!("{}: {}", delivered.outcome, delivered.message))
+                }
+                Ok(Frame::Error { message, .. }) => ToolOutput::error(message),
+                Ok(_) => ToolOutput::error(format!("{} answered something else", outgoing.to)),
+                Err(error) => ToolOutput::error(format!("{} can't be reached: {error}", outgoing.to)),
+            };
+            ask.answer(result);
+        });
+    }
+}
+
+fn check(input: SendMessageInput) -> Result<Outgoing, String> {
+    let text = match input.message {
+        Value::String(text) => text,
+        _ if input.to.contains(':') => {
+            return Err("structured messages can't go to another session; send plain text".to_owned());
+        }
+        _ if input.to == "*" => return Err("structured messages go to one member, not to `*`".to_owned()),
+        _ => return Err("structured messages are for members of a team; send plain text to an agent".to_owned()),
+    };
+    if text.len() > limits::MESSAGE_BYTES {
+        return Err(format!(
+            "the message has {} bytes, the limit is {}; write it to a file and send its path",
+            text.len(),
+            limits::MESSAGE_BYTES
+        ));
+    }
+    let Some(summary) = input.summary.filter(|s| !s.trim().is_empty()) else {
+        return Err("summary is missing: say the message in 5 to 10 words".to_owned());
+    };
+    Ok(Outgoing { to: input.to.trim().to_owned(), text, summary })
+}
+
+async fn resumed(ready: ReadyReceiver) -> Delivered {
+    match ready.await {
+        Ok(Ok(_)) => Delivered {
+            outcome: "resumed".to_owned(),
+            message: "it had ended and goes on in the background with this message; its result comes as a \
+<task-notification>"
+                .to_owned(),
+        },
+        Ok(Err(error)) => {
+            Delivered { outcome: "refused".to_owned(), message: format!("it could not be continued: {error}") }
+        }
+        Err(_) => gone(),
+    }
+}
+
+fn gone() -> Delivered {
+    Delivered { outcome: "refused".to_owned(), message: "the session is ending".to_owned() }
+}
+
+fn output(to: &str, id: &AgentId, delivered: &Delivered) -> ToolOutput {
+    let text = format!("{}: {}", delivered.outcome, delivered.message);
+    let structured = json!({
+        "success": delivered.outcome != "refused",
+        "outcome": delivered.outcome,
+        "to": to,
+        "agentId": id.as_str(),
+        "message": delivered.message,
+    });
+    match delivered.outcome.as_str() {
+        "refused" => ToolOutput::error(text).with(structured),
+        _ => ToolOutput::ok(text).with(structured),
+    }
+}

@@ -1,0 +1,121 @@
+//! What a session is run with, and what is reported of it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::core::agent::Denial;
+use crate::core::env::Vars;
+use crate::core::frame::PermissionRules;
+use crate::core::ids::SessionId;
+use crate::core::message::Usage;
+use crate::core::paths::ConfigDir;
+use crate::permission::Mode;
+use crate::proc::StopSignal;
+use crate::settings::Settings;
+use crate::settings::models::{ModelTable, ResolvedModel};
+
+/// Which session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionChoice {
+    /// A new one of this id.
+    New(SessionId),
+    /// An existing one.
+    Resume(SessionId),
+    /// The latest one of the working folder.
+    Continue,
+}
+
+/// Everything a session depends on: the command line, the environment and the settings resolved
+/// to values, so that nothing below reads them again.
+#[derive(Clone, Debug)]
+pub struct SessionOptions {
+    /// Config folder.
+    pub config_dir: ConfigDir,
+    /// Runtime folder.
+    pub runtime_dir: PathBuf,
+    /// Working folder, a real path.
+    pub cwd: PathBuf,
+    /// Home folder.
+    pub home: Option<PathBuf>,
+    /// This process's environment.
+    pub environment: Vars,
+    /// Settings.
+    pub settings: Arc<Settings>,
+    /// Rules of settings and flags.
+    pub rules: PermissionRules,
+    /// Permission mode.
+    pub mode: Mode,
+    /// The model.
+    pub model: ResolvedModel,
+    /// All models.
+    pub models: ModelTable,
+    /// Which session.
+    pub session: SessionChoice,
+    /// Coordinator mode asked for, and by what.
+    pub coordinator: Option<&'static str>,
+    /// What the model is told first.
+    pub prompt: Option<String>,
+    /// Most replies of the run.
+    pub max_turns: Option<u32>,
+    /// Replaces the system prompt.
+    pub system_prompt: Option<String>,
+    /// Is added to the system prompt.
+    pub append_system_prompt: Option<String>,
+    /// Whether agents' coming and going is told on stderr.
+    pub progress: bool,
+}
+
+/// What is known of a session's live process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveLead {
+    /// Its pid.
+    pub pid: i32,
+    /// Its address.
+    pub address: String,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RunEnd {
+    /// With this text.
+    Answer(String),
+    /// At the limit of replies.
+    MaxTurns,
+    /// The model failed.
+    Failed {
+        /// HTTP status, if it was the API's error.
+        status: Option<u16>,
+        /// In words.
+        message: String,
+    },
+    /// A signal ended it.
+    Quit(StopSignal),
+}
+
+/// What is reported of a run.
+#[derive(Clone, Debug)]
+pub struct RunReport {
+    /// The session, always resumable.
+    pub session: SessionId,
+    /// How it ended.
+    pub end: RunEnd,
+    /// Replies of the model.
+    pub turns: u64,
+    /// Tokens of the main conversation.
+    pub usage: Usage,
+    /// The model's id.
+    pub model: String,
+    /// Its window.
+    pub window: u64,
+    /// Its most tokens.
+    pub max_tokens: u32,
+    /// Calls that were not permitted.
+    pub denials: Vec<Denial>,
+    /// Wall time.
+    pub duration: Duration,
+    /// Time in model calls.
+    pub api_time: Duration,
+    /// Why the last reply ended.
+    pub stop_reason: Option<String>,
+}

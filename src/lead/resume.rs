@@ -1,0 +1,122 @@
+//! Resume of a session (spec 4.4): takes living agents over, settles dead ones, and queues every
+//! notification that the transcript has not consumed, oldest first.
+
+use super::error::LeadError;
+use super::notify::notification;
+use super::queue::Priority;
+use super::session::Session;
+use crate::agent::Input;
+use crate::core::agent::{Meta, Outcome};
+use crate::core::clock;
+use crate::core::entry::{Line, ORIGIN_PEER, Origin};
+use crate::core::ids::AgentId;
+use crate::core::limits::deadlines;
+use crate::core::paths::AgentFiles;
+use crate::store::StoreError;
+use crate::store::history::History;
+use crate::store::lock::is_held;
+use crate::store::reader::tail;
+use crate::store::runtime::list;
+use crate::store::session::{agents_of, undo_spawn};
+use crate::store::settle::{Settled, settle};
+use crate::supervisor::{Remains, Start, outcome_of_dead};
+
+impl Session {
+    /// Brings the session's agents and queue back. `history` is what its transcript holds.
+    pub(super) fn bring_back(&mut self, history: &History) -> Result<(), LeadError> {
+        for enqueued in &history.enqueued {
+            let input = Input {
+                text: enqueued.content.clone(),
+                origin: Some(Origin { kind: ORIGIN_PEER.to_owned(), task_id: None, run: None }),
+                msg_id: Some(enqueued.msg_id.clone()),
+                from: Some(enqueued.from.clone()),
+                is_meta: false,
+            };
+            self.queue.push(Priority::Next, input);
+        }
+        let mut undelivered: Vec<(Outcome, Meta, AgentFiles)> = Vec::new();
+        for (id, files, meta) in agents_of(&self.files) {
+            match self.bring_back_agent(&id, &files, &meta) {
+                Ok(outcomes) => {
+                    self.told.extend(outcomes.iter().map(|o| (id.clone(), o.run)));
+                    let fresh = outcomes.into_iter().filter(|o| !history.is_consumed(id.as_str(), o.run));
+                    undelivered.extend(fresh.map(|o| (o, meta.clone(), files.clone())));
+                }
+                Err(error) => {
+                    // One broken agent must not keep the session from coming back.
+                    tracing::warn!(%id, %error, "an agent of this session can't be brought back");
+                }
+            }
+        }
+        undelivered.sort_by(|a, b| a.0.timestamp.cmp(&b.0.timestamp));
+        for (outcome, meta, files) in undelivered {
+            self.queue.push(Priority::Later, notification(&meta, &files, &outcome));
+        }
+        Ok(())
+    }
+
+    /// Outcomes of one agent's runs; a living one is taken over.
+    fn bring_back_agent(&mut self, id: &AgentId, files: &AgentFiles, meta: &Meta) -> Result<Vec<Outcome>, StoreError> {
+        if !files.transcript().exists() {
+            // It never started; but one that is being started this moment is not given up.
+            let grace = u64::try_from(deadlines().ready.as_millis()).unwrap_or(u64::MAX);
+            if clock::now_ms().saturating_sub(meta.created_at) > grace {
+                self.forget(files, id);
+                return Ok(Vec::new());
+            }
+            self.take_over(id, files, meta, 1);
+            return Ok(Vec::new());
+        }
+        let lines = tail(files.transcript())?;
+        let mut outcomes: Vec<Outcome> = lines
+            .lines
+            .iter()
+            .filter_map(|line| match line {
+                Line::Outcome(outcome) => Some((**outcome).clone()),
+                _ => None,
+            })
+            .collect();
+        if is_held(files.transcript())? {
+            self.take_over(id, files, meta, lines.last_run.max(1));
+            return Ok(outcomes);
+        }
+        let settled = settle(files, id, &self.id, |run, _, _| {
+            let remains = Remains { run, exit: None, leftovers: Vec::new() };
+            outcome_of_dead(id, &self.id, files, remains)
+        });
+        match settled {
+            Ok(Settled::Existing(outcome) | Settled::Written(outcome)) => {
+                let run = outcome.run;
+                if !outcomes.iter().any(|o| o.run == run) {
+                    outcomes.push(outcome);
+                }
+                self.supervisor.insert_ended(id.clone(), meta.clone(), files.clone(), run);
+            }
+            Ok(Settled::NeverStarted) => self.forget(files, id),
+            // It came to life between the two looks.
+            Err(StoreError::Locked { .. } | StoreError::LockTimeout { .. }) => {
+                self.take_over(id, files, meta, lines.last_run.max(1));
+            }
+            Err(error) => return Err(error),
+        }
+        Ok(outcomes)
+    }
+
+    /// Link and meta of an agent that never started.
+    fn forget(&self, files: &AgentFiles, id: &AgentId) {
+        if let Err(error) = undo_spawn(&self.options.config_dir, files, id) {
+            tracing::warn!(%id, %error, "what was made for an agent that never started is still there");
+        }
+    }
+
+    fn take_over(&mut self, id: &AgentId, files: &AgentFiles, meta: &Meta, run: u32) {
+        let entry = list(&self.runtime)
+            .unwrap_or_default()
+            .into_iter()
+            .find(|r| r.alive && r.entry.agent_id == id.as_str() && r.entry.session == self.id.as_str())
+            .map(|r| Box::new(r.entry));
+        let start = Start::Adopt { entry, session: self.id.clone(), run };
+        // Whether it could be reached shows in the events that follow.
+        drop(self.supervisor.adopt(id.clone(), meta.clone(), files.clone(), run, start));
+    }
+}

@@ -1,0 +1,481 @@
+//! The lead's loop: every source becomes one call, handled one at a time. A headless run (`-p`)
+//! ends when the turn is over, nothing is queued and no agent runs (spec 7.1).
+
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use tokio::sync::{mpsc, oneshot};
+
+use super::ask::Ask;
+use super::error::LeadError;
+use super::notify::notification;
+use super::options::{RunEnd, RunReport, SessionOptions};
+use super::queue::{Priority, Queue};
+use super::roles::background_disabled;
+use super::setup::{QUIT_GRACE, open};
+use crate::agent::{Driver, Event as AgentEvent, Input, TurnEnd};
+use crate::core::agent::{LiveState, Outcome, RowState};
+use crate::core::clock;
+use crate::core::entry::{Enqueued, Line, ORIGIN_PEER, Origin, Place};
+use crate::core::env;
+use crate::core::frame::{Delivered, Delivery, Frame};
+use crate::core::ids::{AgentId, SessionId};
+use crate::core::limits::{self, deadlines};
+use crate::core::paths::SessionFiles;
+use crate::core::text;
+use crate::endpoint::{Identity, PortCall, Visit, identify};
+use crate::permission::Policy;
+use crate::proc::{Signals, StopSignal, sweep};
+use crate::settings::AcceptCrossSession;
+use crate::store::runtime::{Registration, RuntimeDir};
+use crate::supervisor::{Supervisor, SupervisorEvent};
+use crate::tool::ToolOutput;
+
+/// Messages from outside that may wait.
+const OUTSIDE_MESSAGES: usize = 256;
+
+/// What tasks of the loop send back to it.
+pub(super) enum Inner {
+    /// A call that needs another round.
+    Ask(Ask),
+    /// An agent to stop.
+    Stop { id: AgentId, reason: String },
+    /// A foreground agent that goes on in the background.
+    Background { id: AgentId },
+}
+
+/// A session that runs.
+pub(super) struct Session {
+    pub options: SessionOptions,
+    pub id: SessionId,
+    pub files: SessionFiles,
+    pub place: Place,
+    pub runtime: RuntimeDir,
+    pub runtime_name: String,
+    pub registration: Option<Registration>,
+    pub state: LiveState,
+    pub policy: Policy,
+    pub scratchpad: Option<PathBuf>,
+    pub coordinator: bool,
+    pub driver: Driver,
+    pub queue: Queue,
+    pub supervisor: Supervisor,
+    /// Calls that wait for a foreground agent's outcome.
+    pub foreground: HashMap<AgentId, oneshot::Sender<Outcome>>,
+    /// Stops that wait for an outcome.
+    pub watchers: HashMap<AgentId, Vec<oneshot::Sender<Outcome>>>,
+    /// Ids of messages taken in.
+    pub seen: HashSet<String>,
+    /// Runs whose end was handed on. An agent that is taken over between its outcome line and its
+    /// exit has its end both on disk, where a resume finds it, and still to come as an event.
+    pub told: HashSet<(AgentId, u32)>,
+    pub inner: mpsc::Sender<Inner>,
+    pub quit: Option<Quit>,
+    pub last_end: Option<TurnEnd>,
+    /// When an agent was last heard of.
+    pub last_event: Instant,
+    pub published: Instant,
+    pub dirty: bool,
+    pub started: Instant,
+}
+
+/// The session is being ended.
+pub(super) struct Quit {
+    /// By whom; none = because the run is over and agents are left.
+    pub signal: Option<StopSignal>,
+    pub deadline: Instant,
+    pub killed: bool,
+}
+
+/// Where the loop's events come from.
+pub(super) struct Sources {
+    pub events: mpsc::Receiver<AgentEvent>,
+    pub calls: mpsc::Receiver<PortCall>,
+    pub supervised: mpsc::Receiver<SupervisorEvent>,
+    pub inner: mpsc::Receiver<Inner>,
+    pub visits: mpsc::Receiver<Visit>,
+    pub signals: Signals,
+}
+
+/// Runs a session to its end.
+pub async fn run(options: SessionOptions) -> Result<RunReport, LeadError> {
+    let opened = open(options)?;
+    let (mut session, sources) = (opened.session, opened.sources);
+    if opened.resumed {
+        session.bring_back(&opened.history)?;
+    }
+    match session.options.prompt.take() {
+        Some(text) => session.queue.push(Priority::Next, Input { text, ..Input::default() }),
+        None if session.queue.is_empty() && !session.supervisor.any_live() => {
+            return Err(LeadError::Usage(
+                "there is nothing to do: no prompt was given, and nothing waits to be delivered".to_owned(),
+            ));
+        }
+        None => {}
+    }
+    Ok(session.live(sources).await)
+}
+
+impl Session {
+    async fn live(mut self, mut sources: Sources) -> RunReport {
+        self.settle_down();
+        while !self.is_over() {
+            let publish_at = self.published + deadlines().state_write;
+            let wait_until = self.wait_limit();
+            tokio::select! {
+                Some(event) = sources.events.recv() => self.on_agent(event),
+                Some(call) = sources.calls.recv() => self.ask(Ask::of_main(call)),
+                Some(event) = sources.supervised.recv() => self.on_supervised(event),
+                Some(inner) = sources.inner.recv() => match inner {
+                    Inner::Ask(ask) => self.ask(ask),
+                    Inner::Stop { id, reason } => { self.stop_agent(&id, &reason, false); }
+                    Inner::Background { id } => { self.foreground.remove(&id); }
+                },
+                Some(visit) = sources.visits.recv() => self.on_visit(visit),
+                signal = sources.signals.recv() => self.on_signal(signal),
+                () = tokio::time::sleep_until(publish_at.into()), if self.dirty => self.publish(),
+                () = until(wait_until), if wait_until.is_some() => self.on_wait_limit(),
+            }
+            self.settle_down();
+        }
+        self.report()
+    }
+
+    /// After every event: starts the next turn if something waits and none runs.
+    fn settle_down(&mut self) {
+        if self.quit.is_none() && self.driver.is_idle() && !self.queue.is_empty() && !self.has_failed() {
+            let inputs = self.queue.drain();
+            self.step(AgentEvent::Inputs(inputs));
+        }
+        let state = match (&self.quit, self.driver.is_idle()) {
+            (Some(_), _) => RowState::Stopping,
+            (None, true) => RowState::Idle,
+            (None, false) => RowState::Running,
+        };
+        if state != self.state.state {
+            self.state.state = state;
+            self.state.since_ms = clock::now_ms();
+            self.publish();
+        }
+    }
+
+    fn step(&mut self, event: AgentEvent) {
+        if let Some(end) = self.driver.handle(event) {
+            if matches!(end, TurnEnd::Failed { .. } | TurnEnd::MaxTurns) && self.quit.is_none() {
+                // Nobody is left to use what agents would still report.
+                self.begin_quit(None, "the session's run failed");
+            }
+            self.last_end = Some(end);
+        }
+    }
+
+    fn has_failed(&self) -> bool {
+        matches!(self.last_end, Some(TurnEnd::Failed { .. } | TurnEnd::MaxTurns))
+    }
+
+    fn is_over(&self) -> bool {
+        let at_rest = self.driver.is_idle() && !self.supervisor.any_live();
+        match &self.quit {
+            Some(quit) => at_rest || Instant::now() >= quit.deadline + deadlines().stop_kill,
+            None => at_rest && self.queue.is_empty(),
+        }
+    }
+
+    /// When waiting must end: agents that say nothing, or a quit that takes too long.
+    fn wait_limit(&self) -> Option<Instant> {
+        match &self.quit {
+            Some(quit) if quit.killed => Some(quit.deadline + deadlines().stop_kill),
+            Some(quit) => Some(quit.deadline),
+            None if self.driver.is_idle() && self.supervisor.any_live() => {
+                Some(self.last_event + self.options.settings.lead.background_wait)
+            }
+            None => None,
+        }
+    }
+
+    fn on_wait_limit(&mut self) {
+        if self.quit.is_some() {
+            self.kill_all();
+            return;
+        }
+        let live = self.supervisor.live();
+        let names: Vec<&str> = live.iter().map(AgentId::as_str).collect();
+        let waited = humantime::format_duration(self.options.settings.lead.background_wait);
+        self.say(&format!("no agent said anything for {waited} (lead.backgroundWait); stopping {}", names.join(", ")));
+        for id in &live {
+            self.stop_agent(id, "it said nothing for lead.backgroundWait", false);
+        }
+        self.last_event = Instant::now();
+    }
+
+    fn on_agent(&mut self, event: AgentEvent) {
+        self.state.last_event_ms = clock::now_ms();
+        self.dirty = true;
+        self.step(event);
+    }
+
+    fn ask(&mut self, ask: Ask) {
+        if self.quit.is_some() {
+            return ask.answer(ToolOutput::error("the session is ending"));
+        }
+        match ask.tool.as_str() {
+            "Agent" | "Task" => self.delegate(ask),
+            "SendMessage" => self.send_message(ask),
+            "TaskStop" => self.task_stop(ask),
+            other => {
+                let text = format!("the lead carries out Agent, SendMessage and TaskStop, not {other:?}");
+                ask.answer(ToolOutput::error(text));
+            }
+        }
+    }
+
+    fn on_supervised(&mut self, event: SupervisorEvent) {
+        self.last_event = Instant::now();
+        self.supervisor.note(&event);
+        match event {
+            SupervisorEvent::Ready { .. } | SupervisorEvent::State { .. } => {}
+            SupervisorEvent::NotStarted { id, .. } => {
+                self.foreground.remove(&id);
+                self.watchers.remove(&id);
+            }
+            SupervisorEvent::Call { id, tool, tool_use_id, input, reply } => {
+                let has =
+                    self.supervisor.get(&id).is_some_and(|s| s.meta.pool.as_ref().is_some_and(|p| p.contains(&tool)));
+                let ask = Ask::of_agent(id, tool, tool_use_id, input, reply);
+                if has {
+                    self.ask(ask);
+                } else {
+                    let text = format!("{} is not among your tools", ask.tool);
+                    ask.answer(ToolOutput::error(text));
+                }
+            }
+            SupervisorEvent::Stalled { id, silent } => self.on_stalled(&id, silent),
+            SupervisorEvent::Ended { id, outcome } => self.on_ended(&id, *outcome),
+        }
+    }
+
+    fn on_stalled(&mut self, id: &AgentId, silent: std::time::Duration) {
+        use crate::supervisor::SlotState;
+        let last = match self.supervisor.get(id).map(|s| &s.state) {
+            Some(SlotState::Live { live: Some(live), .. }) => {
+                live.progress.activity.last().map(|a| format!("{} {}", a.tool, a.description))
+            }
+            _ => None,
+        };
+        let last = last.unwrap_or_else(|| "none".to_owned());
+        let silent = humantime::format_duration(silent);
+        self.say(&format!("agent {id} is stalled: silent for {silent} (lead.stallAfter); last activity: {last}"));
+    }
+
+    /// One outcome, one consumer: the call that waits for it, or a notification.
+    fn on_ended(&mut self, id: &AgentId, outcome: Outcome) {
+        self.say(&format!("agent {id} {}", outcome.status));
+        for watcher in self.watchers.remove(id).unwrap_or_default() {
+            let _ = watcher.send(outcome.clone());
+        }
+        if !self.told.insert((id.clone(), outcome.run)) {
+            return;
+        }
+        let outcome = match self.foreground.remove(id) {
+            Some(waiting) => match waiting.send(outcome) {
+                Ok(()) => return,
+                Err(outcome) => outcome,
+            },
+            None => outcome,
+        };
+        if let Some(slot) = self.supervisor.get(id) {
+            let input = notification(&slot.meta, &slot.files, &outcome);
+            self.queue.push(Priority::Later, input);
+        }
+    }
+
+    fn on_visit(&mut self, visit: Visit) {
+        let Visit { link, seq, frame, .. } = visit;
+        let answer = match frame {
+            Frame::Status => match &self.registration {
+                Some(registration) => {
+                    Frame::StatusReply { entry: registration.entry().clone(), state: Box::new(self.current_state()) }
+                }
+                None => refused("the session is ending"),
+            },
+            Frame::Deliver(delivery) => self.take_in(delivery, &identify(&self.runtime, link.peer())),
+            Frame::Stop { id: Some(id), kill, reason } => match identify(&self.runtime, link.peer()) {
+                Identity::Agent(agent) => {
+                    refused(&format!("{agent} is an agent, and agents can't stop agents; its lead or the person can"))
+                }
+                Identity::Person | Identity::Lead(_) => match self.running(id.as_str()) {
+                    Err(why) => Frame::Error { code: "not_found".to_owned(), message: why },
+                    Ok(id) if self.stop_agent(&id, &reason, kill) => Frame::Done,
+                    Ok(id) => refused(&format!("{id} has too many requests waiting; try again")),
+                },
+            },
+            Frame::Background { id } => match identify(&self.runtime, link.peer()) {
+                Identity::Agent(agent) => refused(&format!("{agent} is an agent, and agents don't move agents")),
+                Identity::Person | Identity::Lead(_) if background_disabled(&self.options) => {
+                    refused(&format!("{} is set, so nothing moves to the background", env::DISABLE_BACKGROUND))
+                }
+                Identity::Person | Identity::Lead(_) if self.foreground.remove(&id).is_some() => Frame::Done,
+                Identity::Person | Identity::Lead(_) => refused(&format!("{id} is not in the foreground")),
+            },
+            _ => Frame::Error { code: "unsupported".to_owned(), message: "a lead can't do that".to_owned() },
+        };
+        let _ = link.reply(seq, answer);
+    }
+
+    /// A message from outside the session: on disk first, then the sender is told.
+    fn take_in(&mut self, delivery: Delivery, identity: &Identity) -> Frame {
+        let delivered = |outcome: &str, message: &str| {
+            Frame::Delivered(Delivered { outcome: outcome.to_owned(), message: message.to_owned() })
+        };
+        if delivery.to.is_some() {
+            return delivered("refused", "this session does not route messages from outside to its agents");
+        }
+        if self.options.settings.lead.accept_cross_session == AcceptCrossSession::Off && *identity != Identity::Person {
+            return delivered("refused", "this session takes no messages from others (lead.acceptCrossSession)");
+        }
+        if self.quit.is_some() {
+            return delivered("refused", "the session is ending");
+        }
+        if delivery.text.len() > limits::MESSAGE_BYTES {
+            return delivered("refused", &format!("messages are at most {} bytes", limits::MESSAGE_BYTES));
+        }
+        if self.seen.contains(&delivery.msg_id) {
+            return delivered("queued", "this message was taken in before");
+        }
+        if self.queue.snapshot().iter().filter(|e| e.input.msg_id.is_some()).count() >= OUTSIDE_MESSAGES {
+            return delivered("refused", &format!("{OUTSIDE_MESSAGES} messages wait already"));
+        }
+        let from = identity.label();
+        let (text, origin) = match identity {
+            Identity::Person => (delivery.text, None),
+            _ => (
+                format!(
+                    "<cross-session-message from=\"{}\">\n{}\n</cross-session-message>",
+                    text::escape_attribute(&from),
+                    text::escape(&delivery.text)
+                ),
+                Some(Origin { kind: ORIGIN_PEER.to_owned(), task_id: None, run: None }),
+            ),
+        };
+        let enqueued = Enqueued {
+            msg_id: delivery.msg_id.clone(),
+            from: from.clone(),
+            content: text.clone(),
+            timestamp: clock::iso(clock::now_ms()),
+            session_id: self.id.as_str().to_owned(),
+        };
+        if let Err(error) = self.driver.record(&Line::Enqueued(enqueued)) {
+            return delivered("refused", &format!("the session can't write the message down: {error}"));
+        }
+        self.seen.insert(delivery.msg_id.clone());
+        let input = Input { text, origin, msg_id: Some(delivery.msg_id), from: Some(from), is_meta: false };
+        self.queue.push(Priority::Next, input);
+        delivered("queued", "the session sees it with its next turn")
+    }
+
+    fn on_signal(&mut self, signal: StopSignal) {
+        if self.quit.as_ref().is_some_and(|q| q.signal.is_some()) {
+            self.kill_all();
+            return;
+        }
+        let why = format!("the session was ended by {}", signal.name());
+        self.begin_quit(Some(signal), &why);
+    }
+
+    /// Ends the turn and asks every agent to stop; the loop goes on until they are gone.
+    fn begin_quit(&mut self, signal: Option<StopSignal>, reason: &str) {
+        self.quit = Some(Quit { signal, deadline: Instant::now() + QUIT_GRACE, killed: false });
+        for id in self.supervisor.live() {
+            self.stop_agent(&id, reason, false);
+        }
+        self.step(AgentEvent::Cancel);
+    }
+
+    fn kill_all(&mut self) {
+        for id in self.supervisor.live() {
+            self.stop_agent(&id, "", true);
+        }
+        if let Some(quit) = &mut self.quit {
+            quit.killed = true;
+            quit.deadline = quit.deadline.min(Instant::now());
+        }
+    }
+
+    fn current_state(&self) -> LiveState {
+        let mut state = self.state.clone();
+        state.progress = self.driver.progress().clone();
+        state.waiting_for = match self.driver.stall_reason() {
+            Some(reason) => Some(reason.to_owned()),
+            None if self.driver.is_idle() && self.supervisor.any_live() => {
+                Some(format!("{} agents", self.supervisor.live().len()))
+            }
+            None => None,
+        };
+        state
+    }
+
+    fn publish(&mut self) {
+        self.state = self.current_state();
+        self.dirty = false;
+        self.published = Instant::now();
+        if let Some(registration) = &self.registration
+            && let Err(error) = registration.set_state(&self.state)
+        {
+            tracing::warn!(%error, "the state file was not written");
+        }
+    }
+
+    /// Tells the person who watches what happens.
+    pub(super) fn say(&self, what: &str) {
+        if self.options.progress {
+            tracing::warn!(target: "lead", "{}", text::for_terminal(what));
+        } else {
+            tracing::info!("{what}");
+        }
+    }
+
+    fn report(mut self) -> RunReport {
+        if self.driver.progress().tool_uses > 0 {
+            sweep(&self.runtime_name, &[]);
+        }
+        drop(self.registration.take());
+        let stop_reason = match &self.last_end {
+            Some(TurnEnd::Answer { stop_reason, .. }) => stop_reason.clone(),
+            _ => None,
+        };
+        let end = match (self.quit.as_ref().and_then(|q| q.signal), self.last_end.take()) {
+            (Some(signal), _) => RunEnd::Quit(signal),
+            (None, Some(TurnEnd::Answer { text, .. })) => RunEnd::Answer(text),
+            (None, Some(TurnEnd::MaxTurns)) => RunEnd::MaxTurns,
+            (None, Some(TurnEnd::Failed { status, message })) => RunEnd::Failed { status, message },
+            (None, Some(TurnEnd::Cancelled) | None) => {
+                RunEnd::Failed { status: None, message: "the turn was cancelled".to_owned() }
+            }
+        };
+        RunReport {
+            session: self.id,
+            end,
+            turns: self.driver.progress().turns,
+            usage: *self.driver.usage(),
+            model: self.options.model.id.clone(),
+            window: self.options.model.window,
+            max_tokens: self.options.model.max_tokens,
+            denials: self.driver.denials().to_vec(),
+            duration: self.started.elapsed(),
+            api_time: self.driver.api_time(),
+            stop_reason,
+        }
+    }
+}
+
+fn refused(message: &str) -> Frame {
+    Frame::Error { code: "refused".to_owned(), message: message.to_owned() }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
+    }
+}
