@@ -1,2 +1,5 @@
-//! The `lead` program.
-fn main() {}
+//! The `lead` program: sessions and shell verbs.
+
+fn main() -> std::process::ExitCode {
+    lead::cli::main()
+}

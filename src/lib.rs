@@ -5,6 +5,7 @@
 //! transcript, held under its writer's lock, is the only truth about that agent.
 
 pub mod agent;
+pub mod cli;
 pub mod core;
 pub mod endpoint;
 pub mod lead;

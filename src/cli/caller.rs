@@ -1,0 +1,26 @@
+//! Who calls this program: a person, or an agent through its tools. Agents may look, but what their
+//! role keeps from them they don't get through the shell either (spec 1.5).
+
+use super::error::CliError;
+use crate::core::ids::AgentId;
+use crate::endpoint::{Identity, identify};
+use crate::store::runtime::RuntimeDir;
+use crate::wire::Peer;
+
+/// The agent this process works for.
+pub(super) fn acting_agent(runtime: &RuntimeDir) -> Option<AgentId> {
+    let pid = nix::unistd::getpid().as_raw();
+    let peer = Peer { pid, uid: nix::unistd::geteuid().as_raw(), pidfd: None };
+    match identify(runtime, &peer) {
+        Identity::Agent(id) => Some(id),
+        Identity::Person | Identity::Lead(_) => None,
+    }
+}
+
+/// Refuses what only a lead and the person may do; `what` completes "agents can't …".
+pub(super) fn refuse_agents(runtime: &RuntimeDir, what: &'static str) -> Result<(), CliError> {
+    match acting_agent(runtime) {
+        Some(agent) => Err(CliError::NotForAgents { agent, what }),
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,212 @@
+//! `lead doctor`: looks at the installation and at what was left behind, changes nothing, and says
+//! of each finding how it is mended.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+
+use clap::Args;
+use nix::sys::socket::{getsockopt, sockopt};
+use nix::unistd::{AccessFlags, access};
+use serde::Serialize;
+
+use super::error::{CliError, Exit, with_causes};
+use super::folders::Folders;
+use super::leftovers;
+use super::options;
+use super::output::Output;
+use crate::core::frame::BUILD;
+use crate::core::limits::deadlines;
+use crate::core::text;
+use crate::store::runtime::list;
+use crate::supervisor::Launcher;
+
+/// Arguments of `lead doctor`.
+#[derive(Args, Debug)]
+#[command(after_help = "Exit codes: 0 all well, 1 something was found.")]
+pub(super) struct DoctorArgs {
+    /// Print findings only
+    #[arg(long)]
+    check: bool,
+    /// Print JSON: one object
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    pub what: String,
+    pub mend: String,
+}
+
+impl Finding {
+    pub(super) fn new(what: impl Into<String>, mend: impl Into<String>) -> Self {
+        Self { what: what.into(), mend: mend.into() }
+    }
+}
+
+/// All that was looked at.
+#[derive(Debug, Default, Serialize)]
+struct Report {
+    version: &'static str,
+    program: Option<PathBuf>,
+    worker: Option<PathBuf>,
+    config_dir: PathBuf,
+    runtime_dir: PathBuf,
+    /// Files of settings that exist, lowest layer first.
+    settings: Vec<SettingsFile>,
+    /// What is worth knowing and no fault.
+    notes: Vec<String>,
+    findings: Vec<Finding>,
+}
+
+#[derive(Debug, Serialize)]
+struct SettingsFile {
+    path: PathBuf,
+    layer: &'static str,
+    /// Dotted keys that this file sets.
+    keys: Vec<String>,
+}
+
+pub(super) fn run(args: &DoctorArgs, out: &mut Output) -> Result<Exit, CliError> {
+    let folders = Folders::of_process()?;
+    let mut report = Report {
+        version: BUILD,
+        program: std::env::current_exe().ok(),
+        config_dir: folders.config.root().to_path_buf(),
+        runtime_dir: folders.runtime.clone(),
+        ..Report::default()
+    };
+    report.look_at_programs();
+    report.look_at_config(&folders);
+    report.look_at_settings(&folders);
+    report.look_at_runtime(&folders);
+    report.findings.extend(leftovers::of_agents(&folders));
+    if args.json {
+        out.json(&report)?;
+    } else {
+        out.text(&text::for_terminal(&report.for_person(args.check)))?;
+    }
+    Ok(if report.findings.is_empty() { Exit::Success } else { Exit::Failed })
+}
+
+impl Report {
+    fn found(&mut self, what: impl Into<String>, mend: impl Into<String>) {
+        self.findings.push(Finding::new(what, mend));
+    }
+
+    fn look_at_programs(&mut self) {
+        match Launcher::find("lead-worker", Vec::new(), Vec::new()) {
+            Ok(launcher) => {
+                let program = launcher.program();
+                let shown = program.display().to_string();
+                let rebuild = "build all programs together and install them side by side";
+                match version_of(&program) {
+                    Ok(version) if version == format!("{BUILD} (lead-worker)") => {}
+                    Ok(version) => self.found(format!("{shown} is {version:?}, this is {BUILD}"), rebuild),
+                    Err(why) => self.found(format!("{shown} can't be run: {why}"), rebuild),
+                }
+                self.worker = Some(program);
+            }
+            Err(error) => self.found(with_causes(&error), "put lead-worker into the folder of lead"),
+        }
+        for (program, use_of) in [("git", "worktrees"), ("tmux", "panes")] {
+            if which::which(program).is_err() {
+                self.notes.push(format!("{program} is not on PATH; it is needed for {use_of} only"));
+            }
+        }
+        if !knows_peer_pidfd() {
+            self.notes.push("this kernel does not hand over the pidfd of a socket's peer (Linux 6.5 does)".to_owned());
+        }
+    }
+
+    fn look_at_config(&mut self, folders: &Folders) {
+        let root = folders.config.root();
+        // A folder that is not there yet is made at the first start, if its nearest parent permits.
+        let nearest = root.ancestors().find(|dir| dir.exists()).unwrap_or(root);
+        let can_write = nearest.is_dir() && access(nearest, AccessFlags::W_OK | AccessFlags::X_OK).is_ok();
+        if !can_write {
+            let what = format!("can't write to {}, so no session can be recorded", nearest.display());
+            self.found(what, "make it a folder of yours, or set CLAUDE_CONFIG_DIR to one");
+        }
+    }
+
+    fn look_at_settings(&mut self, folders: &Folders) {
+        match options::load(&folders.cwd, None, folders) {
+            Ok(loaded) => {
+                for file in loaded.files.into_iter().filter(|f| f.found) {
+                    let origin = file.path.display().to_string();
+                    let sets = loaded.origins.iter().filter(|(_, origins)| origins.contains(&origin));
+                    let keys = sets.map(|(key, _)| key.clone()).collect();
+                    self.settings.push(SettingsFile { path: file.path, layer: file.layer, keys });
+                }
+            }
+            Err(error) => self.found(with_causes(&error), "correct the file"),
+        }
+    }
+
+    fn look_at_runtime(&mut self, folders: &Folders) {
+        let registered = folders.open_runtime().and_then(|dir| list(&dir));
+        match registered {
+            Ok(registered) => self.findings.extend(leftovers::of_registry(&registered)),
+            Err(error) => {
+                let mend = "remove what is there, or set LEAD_RUNTIME_DIR to a short path in a folder of yours";
+                self.found(format!("the runtime folder can't be used: {}", with_causes(&error)), mend);
+            }
+        }
+    }
+
+    fn for_person(&self, findings_only: bool) -> String {
+        let mut lines = Vec::new();
+        if !findings_only {
+            let path =
+                |p: &Option<PathBuf>| p.as_ref().map_or_else(|| "not found".to_owned(), |p| p.display().to_string());
+            lines.push(format!("version         {}", self.version));
+            lines.push(format!("lead            {}", path(&self.program)));
+            lines.push(format!("lead-worker     {}", path(&self.worker)));
+            lines.push(format!("config folder   {}", self.config_dir.display()));
+            lines.push(format!("runtime folder  {}", self.runtime_dir.display()));
+            for file in &self.settings {
+                lines.push(format!(
+                    "settings        {} ({}): {}",
+                    file.path.display(),
+                    file.layer,
+                    file.keys.join(", ")
+                ));
+            }
+            lines.extend(self.notes.iter().map(|note| format!("note            {note}")));
+        }
+        for finding in &self.findings {
+            lines.push(format!("found: {}\n  mend: {}", finding.what, finding.mend));
+        }
+        if self.findings.is_empty() && !findings_only {
+            lines.push("all well".to_owned());
+        }
+        lines.iter().map(|line| format!("{line}\n")).collect()
+    }
+}
+
+/// What a program says of its version, within a deadline.
+fn version_of(program: &std::path::Path) -> Result<String, String> {
+    let mut command = Command::new(program);
+    command.arg("--version").stdin(Stdio::null()).stderr(Stdio::null()).stdout(Stdio::piped());
+    let child = command.spawn().map_err(|e| e.to_string())?;
+    let pid = nix::unistd::Pid::from_raw(child.id().cast_signed());
+    let (said, answer) = mpsc::channel();
+    std::thread::spawn(move || said.send(child.wait_with_output()));
+    match answer.recv_timeout(deadlines().status) {
+        Ok(Ok(output)) => Ok(text::one_line(&String::from_utf8_lossy(&output.stdout), 100)),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => {
+            // Ours and not waited for yet, so the number is still its own.
+            let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL);
+            Err("it does not answer".to_owned())
+        }
+    }
+}
+
+fn knows_peer_pidfd() -> bool {
+    let pair = std::os::unix::net::UnixStream::pair();
+    pair.is_ok_and(|(end, _)| getsockopt(&end, sockopt::PeerPidfd).is_ok())
+}

@@ -1,0 +1,146 @@
+//! How the last run of an agent ended whose process is gone. Used by `wait`, `result` and `stop`.
+//! Whoever asks first records it, if the agent and its lead did not (spec 4.3).
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use super::error::CliError;
+use super::lookup::Target;
+use crate::core::agent::{Leftover, Meta, Outcome};
+use crate::core::clock;
+use crate::core::entry::{Line, parse_line};
+use crate::core::ids::{AgentId, SessionId};
+use crate::core::limits::deadlines;
+use crate::core::paths::AgentFiles;
+use crate::proc::sweep;
+use crate::store::StoreError;
+use crate::store::lock::is_held;
+use crate::store::reader::{Follow, StartAt, tail};
+use crate::store::runtime::{RuntimeDir, find_alive, list};
+use crate::store::session::read_meta;
+use crate::store::settle::{Settled, settle};
+use crate::supervisor::{Remains, outcome_of_dead};
+
+/// What became of an agent.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Fate {
+    /// Its last run ended so.
+    Ended(Box<Outcome>),
+    /// It works (again).
+    Running,
+    /// It was recorded and never came to life.
+    NeverStarted,
+}
+
+/// Whether the agent's lead, if there is one, is left time to record the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lead {
+    MayRecord,
+    /// It is known not to answer.
+    IsOut,
+}
+
+/// Tells what became of an agent, without waiting for its end. Blocks for as long as its lead may
+/// take to record an end that has just come.
+pub(super) fn fate(target: &Target, runtime: &RuntimeDir, lead: Lead) -> Result<Fate, CliError> {
+    let path = target.files.transcript();
+    if !appears(&target.files)? {
+        return Ok(Fate::NeverStarted);
+    }
+    if is_held(path)? {
+        return Ok(Fate::Running);
+    }
+    let tail = tail(path)?;
+    match (tail.open_run, tail.last_outcome) {
+        (None, Some(outcome)) => Ok(Fate::Ended(Box::new(outcome))),
+        (None, None) => Ok(Fate::NeverStarted),
+        (Some(run), _) => of_dead(target, run, runtime, lead),
+    }
+}
+
+/// Waits until there is a transcript, but not longer than a start may take. False if none came.
+pub(super) fn appears(files: &AgentFiles) -> Result<bool, CliError> {
+    let path = files.transcript();
+    if path.exists() {
+        return Ok(true);
+    }
+    let left = read_meta(files).map_or(Duration::ZERO, |meta| time_to_start(&meta, clock::now_ms()));
+    if left.is_zero() {
+        return Ok(path.exists());
+    }
+    let first = Follow::open(path, StartAt::Start)?.next_line(Some(Instant::now() + left))?;
+    Ok(first.is_some())
+}
+
+/// How much of the time that a start may take is left.
+pub(super) fn time_to_start(meta: &Meta, now_ms: u64) -> Duration {
+    deadlines().ready.saturating_sub(Duration::from_millis(now_ms.saturating_sub(meta.created_at)))
+}
+
+/// The process is gone, its run has no outcome: its lead records it, else we do.
+fn of_dead(target: &Target, run: u32, runtime: &RuntimeDir, lead: Lead) -> Result<Fate, CliError> {
+    let path = target.files.transcript();
+    let session = session_of(&target.files);
+    if lead == Lead::MayRecord
+        && let Some(session) = &session
+        && has_lead(runtime, session)?
+        && let Some(outcome) = wait_for_outcome(path, run, deadlines().reply)?
+    {
+        return Ok(Fate::Ended(Box::new(outcome)));
+    }
+    let (id, files) = (&target.id, &target.files);
+    let session = session.unwrap_or_else(SessionId::random);
+    let settled = settle(files, id, &session, |run, _, _| {
+        let remains = Remains { run, exit: None, leftovers: sweep_tools(id, runtime) };
+        outcome_of_dead(id, &session, files, remains)
+    });
+    match settled {
+        Ok(Settled::Existing(outcome) | Settled::Written(outcome)) => Ok(Fate::Ended(Box::new(outcome))),
+        Ok(Settled::NeverStarted) => Ok(Fate::NeverStarted),
+        // Resumed meanwhile.
+        Err(StoreError::Locked { .. }) => Ok(Fate::Running),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The session an agent belongs to: its meta says it, and so does its place.
+pub(super) fn session_of(files: &AgentFiles) -> Option<SessionId> {
+    let recorded = read_meta(files).ok().and_then(|meta| SessionId::parse(&meta.session_id));
+    recorded.or_else(|| SessionId::parse(files.session_transcript()?.file_stem()?.to_str()?))
+}
+
+/// Whether a session's lead lives.
+pub(super) fn has_lead(runtime: &RuntimeDir, session: &SessionId) -> Result<bool, CliError> {
+    let lead = find_alive(runtime, |e| e.role == "lead" && e.session == session.as_str())?;
+    Ok(lead.is_some())
+}
+
+fn wait_for_outcome(path: &Path, run: u32, longest: Duration) -> Result<Option<Outcome>, CliError> {
+    let deadline = Instant::now() + longest;
+    let mut follow = Follow::open(path, StartAt::End)?;
+    // It may have been written between the first look and this one.
+    let tail = tail(path)?;
+    if tail.open_run != Some(run) {
+        return Ok(tail.last_outcome);
+    }
+    while let Some(bytes) = follow.next_line(Some(deadline))? {
+        if let Ok(Line::Outcome(outcome)) = parse_line(&bytes)
+            && outcome.run >= run
+        {
+            return Ok(Some(*outcome));
+        }
+    }
+    Ok(None)
+}
+
+/// Ends what a dead agent's tools left running. Its process's name in the registry is what they
+/// are known by; if the entry is gone, so are they, since whoever removed it swept them.
+fn sweep_tools(id: &AgentId, runtime: &RuntimeDir) -> Vec<Leftover> {
+    let dead = list(runtime).unwrap_or_default();
+    let names = dead.iter().filter(|r| !r.alive && r.entry.agent_id == id.as_str()).map(|r| &r.name);
+    names.flat_map(|name| sweep(name, &[])).collect()
+}
+
+#[cfg(test)]
+#[path = "ended_tests.rs"]
+mod tests;

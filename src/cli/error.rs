@@ -1,0 +1,323 @@
+//! What a command can fail with, and the only place that knows exit codes, error codes and hints
+//! (spec 7.1). The matches are exhaustive, so that a new error must choose its code.
+
+use std::error::Error;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::core::agent::RunStatus;
+use crate::core::ids::AgentId;
+use crate::core::text;
+use crate::lead::LeadError;
+use crate::model::ModelError;
+use crate::proc::StopSignal;
+use crate::settings::SettingsError;
+use crate::settings::models::UnknownModel;
+use crate::store::StoreError;
+use crate::wire::WireError;
+
+/// How the program ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exit {
+    /// All well.
+    Success,
+    /// The run failed, an agent failed, or something was found.
+    Failed,
+    /// It was called wrongly.
+    Usage,
+    /// What was asked for is not possible now.
+    Refused,
+    /// What was asked for does not exist.
+    NotFound,
+    /// It took too long.
+    TimedOut,
+    /// Nobody reads the output any more.
+    ClosedPipe,
+    /// A signal ended it.
+    Signal(StopSignal),
+}
+
+impl Exit {
+    /// The code for the shell.
+    pub(super) fn code(self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::Failed => 1,
+            Self::Usage => 2,
+            Self::Refused => 3,
+            Self::NotFound => 4,
+            Self::TimedOut => 5,
+            Self::ClosedPipe => 141,
+            Self::Signal(signal) => signal.exit_code(),
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+/// A command that could not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CliError {
+    /// It was called wrongly.
+    #[error("{message}")]
+    Usage { message: String, hint: Option<String> },
+    /// No model was chosen.
+    #[error("no model was chosen")]
+    NoModel,
+    /// There is no model of this name.
+    #[error(transparent)]
+    UnknownModel(#[from] UnknownModel),
+    /// The settings can't be used.
+    #[error("can't use the settings")]
+    Settings(#[from] SettingsError),
+    /// A folder to work in that is none.
+    #[error("can't work in {}", path.display())]
+    Folder { path: PathBuf, source: io::Error },
+    /// No agent has this id or name.
+    #[error("there is no agent {0:?}")]
+    NoAgent(String),
+    /// No session has this id.
+    #[error("there is no session {0:?}")]
+    NoSession(String),
+    /// No run of this number was recorded.
+    #[error("agent {id} has no run {run} with an outcome")]
+    NoRun { id: AgentId, run: u32 },
+    /// It was recorded and never came to life.
+    #[error("agent {0} never started")]
+    NeverStarted(AgentId),
+    /// Several agents are meant.
+    #[error("{text:?} may be any of {}", candidates.join(", "))]
+    Ambiguous { text: String, candidates: Vec<String> },
+    /// It still works.
+    #[error("agent {0} is still running")]
+    StillRunning(AgentId),
+    /// It has ended already.
+    #[error("agent {id} is not running: its last run is {status}")]
+    NotRunning { id: AgentId, status: RunStatus },
+    /// What was waited for did not come.
+    #[error("{what} after {}", humantime::format_duration(*waited))]
+    TimedOut { what: String, waited: Duration },
+    /// An agent would start a session of its own.
+    #[error("agent {0} can't start a session of its own")]
+    Nested(AgentId),
+    /// An agent asks for what only its lead and the person may do.
+    #[error("{agent} is an agent, and agents can't {what}")]
+    NotForAgents { agent: AgentId, what: &'static str },
+    /// The owner of an agent says no.
+    #[error("refused: {0}")]
+    Refused(String),
+    /// The session did not start.
+    #[error(transparent)]
+    Lead(#[from] LeadError),
+    /// Something on disk.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Something on a socket.
+    #[error(transparent)]
+    Wire(#[from] WireError),
+    /// The result can't be written.
+    #[error("can't write the output")]
+    Output(#[source] io::Error),
+    /// The operating system refused something basic.
+    #[error("can't {action}")]
+    System { action: &'static str, source: io::Error },
+}
+
+impl CliError {
+    pub(super) fn usage(message: impl Into<String>) -> Self {
+        Self::Usage { message: message.into(), hint: None }
+    }
+
+    /// Adds a hint to a usage error; others have their own.
+    pub(super) fn with_hint(self, hint: impl Into<String>) -> Self {
+        match self {
+            Self::Usage { message, .. } => Self::Usage { message, hint: Some(hint.into()) },
+            other => other,
+        }
+    }
+
+    /// How the program ends with it.
+    pub(super) fn exit(&self) -> Exit {
+        self.kind().0
+    }
+
+    /// Exit and the stable word of JSON errors.
+    fn kind(&self) -> (Exit, &'static str) {
+        match self {
+            Self::Usage { .. } => (Exit::Usage, "usage"),
+            Self::NoModel => (Exit::Usage, "no_model"),
+            Self::UnknownModel(_) => (Exit::Usage, "unknown_model"),
+            Self::Settings(_) => (Exit::Usage, "settings"),
+            Self::Folder { .. } => (Exit::Usage, "folder"),
+            Self::NoAgent(_) | Self::NoSession(_) | Self::NoRun { .. } => (Exit::NotFound, "not_found"),
+            Self::NeverStarted(_) => (Exit::NotFound, "never_started"),
+            Self::Ambiguous { .. } => (Exit::Usage, "ambiguous"),
+            Self::StillRunning(_) => (Exit::Refused, "running"),
+            Self::NotRunning { .. } => (Exit::Refused, "not_running"),
+            Self::TimedOut { .. } => (Exit::TimedOut, "timed_out"),
+            Self::Nested(_) => (Exit::Refused, "nested_session"),
+            Self::NotForAgents { .. } | Self::Refused(_) => (Exit::Refused, "refused"),
+            Self::Lead(error) => lead_kind(error),
+            Self::Store(error) => store_kind(error),
+            Self::Wire(error) => wire_kind(error),
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => (Exit::ClosedPipe, "closed_pipe"),
+            Self::Output(_) => (Exit::Failed, "output"),
+            Self::System { .. } => (Exit::Failed, "system"),
+        }
+    }
+
+    /// What to do about it.
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Usage { hint, .. } => hint.clone(),
+            Self::NoModel => Some(NO_MODEL.to_owned()),
+            Self::Ambiguous { .. } => Some("use more of the id".to_owned()),
+            Self::NoAgent(_) => Some("`lead ps --all` lists all agents of this config folder".to_owned()),
+            Self::NoSession(_) => Some("sessions are the .jsonl files under projects/ in the config folder".to_owned()),
+            Self::StillRunning(id) => Some(format!("`lead wait {id}` returns when it has ended")),
+            Self::Nested(_) => Some("the setting lead.nestedSessions permits it".to_owned()),
+            Self::TimedOut { .. } => Some("--timeout sets how long to wait".to_owned()),
+            Self::Lead(LeadError::Running { .. }) => Some("`lead ps` shows it; wait for its end, or end it".to_owned()),
+            Self::NoRun { id, .. } => Some(format!("`lead result {id}` prints the latest")),
+            Self::NotRunning { id, .. } => Some(format!("`lead result {id}` prints what it answered")),
+            Self::NeverStarted(_)
+            | Self::UnknownModel(_)
+            | Self::Settings(_)
+            | Self::Folder { .. }
+            | Self::NotForAgents { .. }
+            | Self::Refused(_)
+            | Self::Lead(_)
+            | Self::Store(_)
+            | Self::Wire(_)
+            | Self::Output(_)
+            | Self::System { .. } => None,
+        }
+    }
+
+    /// With its causes and its hint, for a person.
+    pub(super) fn for_person(&self) -> String {
+        let mut shown = format!("lead: {}", text::for_terminal(&with_causes(self)));
+        if let Some(hint) = self.hint() {
+            shown.push('\n');
+            shown.push_str(&hint);
+        }
+        shown
+    }
+
+    /// For a script.
+    pub(super) fn for_script(&self) -> Value {
+        json!({"error": {"code": self.kind().1, "message": with_causes(self), "hint": self.hint()}})
+    }
+}
+
+const NO_MODEL: &str = "\
+a model is named by, first match wins:
+  --model NAME              for one run
+  the setting `model`       in settings.json
+  ANTHROPIC_MODEL           in the environment
+This version runs playbooks only: --model playbook:FILE.
+To see agents at work without any model or key, run: lead demo";
+
+fn lead_kind(error: &LeadError) -> (Exit, &'static str) {
+    match error {
+        LeadError::Running { .. } => (Exit::Refused, "session_running"),
+        LeadError::SessionExists(_) => (Exit::Refused, "session_exists"),
+        LeadError::NoSession(_) => (Exit::NotFound, "not_found"),
+        LeadError::Usage(_) => (Exit::Usage, "usage"),
+        LeadError::WorkingFolder { .. } => (Exit::Usage, "folder"),
+        LeadError::Model(ModelError::Unusable(_)) => (Exit::Usage, "model"),
+        LeadError::Model(ModelError::Api { .. } | ModelError::Cancelled) => (Exit::Failed, "model"),
+        LeadError::Store(error) => store_kind(error),
+        LeadError::Wire(error) => wire_kind(error),
+        LeadError::Launch(_) => (Exit::Failed, "launch"),
+        LeadError::System { .. } => (Exit::Failed, "system"),
+    }
+}
+
+fn store_kind(error: &StoreError) -> (Exit, &'static str) {
+    match error {
+        StoreError::Locked { .. } => (Exit::Refused, "locked"),
+        StoreError::LockTimeout { .. } => (Exit::TimedOut, "timed_out"),
+        StoreError::Missing { .. } => (Exit::NotFound, "not_found"),
+        StoreError::Io { .. }
+        | StoreError::Exists { .. }
+        | StoreError::Damaged { .. }
+        | StoreError::TooLong { .. }
+        | StoreError::Unsafe { .. } => (Exit::Failed, "store"),
+    }
+}
+
+fn wire_kind(error: &WireError) -> (Exit, &'static str) {
+    match error {
+        WireError::TimedOut { .. } => (Exit::TimedOut, "timed_out"),
+        WireError::Refused { .. } => (Exit::Refused, "refused"),
+        WireError::Closed
+        | WireError::Slow { .. }
+        | WireError::TooLong { .. }
+        | WireError::Malformed(_)
+        | WireError::PeerUid { .. }
+        | WireError::Unreachable { .. }
+        | WireError::Address(_)
+        | WireError::Io { .. } => (Exit::Failed, "wire"),
+    }
+}
+
+/// An error and its causes, on one line; causes that say the same again are left out.
+pub(super) fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_are_those_of_the_manual() {
+        let rows = [
+            (CliError::usage("x"), 2),
+            (CliError::NoModel, 2),
+            (CliError::NoAgent("x".into()), 4),
+            (CliError::Ambiguous { text: "a".into(), candidates: vec!["a-1".into()] }, 2),
+            (CliError::StillRunning(AgentId::random()), 3),
+            (CliError::Nested(AgentId::random()), 3),
+            (CliError::TimedOut { what: "x".into(), waited: Duration::from_secs(1) }, 5),
+            (CliError::Output(io::ErrorKind::BrokenPipe.into()), 141),
+            (CliError::Output(io::ErrorKind::StorageFull.into()), 1),
+            (CliError::Lead(LeadError::Usage("x".into())), 2),
+            (CliError::Store(StoreError::Locked { path: "/x".into(), holder_pid: None }), 3),
+            (CliError::Lead(StoreError::Missing { path: "/x".into() }.into()), 4),
+        ];
+        for (error, code) in rows {
+            assert_eq!(error.exit().code(), code, "{error}");
+        }
+    }
+
+    #[test]
+    fn causes_are_told_and_nothing_can_command_the_terminal() {
+        let error = CliError::Folder { path: "/x\u{1b}[2J".into(), source: io::Error::from_raw_os_error(2) };
+        let shown = error.for_person();
+        assert!(shown.contains("/x[2J: No such file"), "{shown}");
+        let json = error.for_script();
+        assert_eq!(json["error"]["code"], "folder");
+        assert_eq!(json["error"]["hint"], Value::Null);
+        assert!(CliError::NoModel.for_person().contains("lead demo"));
+    }
+}

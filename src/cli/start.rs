@@ -1,0 +1,111 @@
+//! The `lead` program from its first step to its exit code.
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches};
+
+use super::args::{Cli, OutputFormat, Verb};
+use super::error::{CliError, Exit};
+use super::folders::Folders;
+use super::output::{self, Output};
+use super::{demo, doctor, log, logs, ps, result, run, stop, transcript, wait};
+use crate::core::env;
+use crate::core::frame::BUILD;
+
+/// Runs the program. Everything that is said about its work goes through here.
+pub fn main() -> ExitCode {
+    let mut out = Output::stdout();
+    // Asked by scripts all the time, so before anything is set up for it.
+    let mut words = std::env::args_os().skip(1);
+    let version = words.next().is_some_and(|a| a == "--version" || a == "-v" || a == "-V");
+    let exit = if version && words.next().is_none() { print_version(&mut out) } else { whole(&mut out) };
+    exit.into()
+}
+
+fn print_version(out: &mut Output) -> Exit {
+    let printed = out.line(&format!("{BUILD} (lead)")).and_then(|()| out.flush());
+    printed.map_or_else(|error| tell(&error), |()| Exit::Success)
+}
+
+fn whole(out: &mut Output) -> Exit {
+    let cli = match Cli::command().try_get_matches().and_then(|m| Cli::from_arg_matches(&m)) {
+        Ok(cli) => cli,
+        Err(error) => return told_by_clap(&error, out),
+    };
+    if cli.version {
+        return print_version(out);
+    }
+    log::start(std::env::var(env::LOG).ok().as_deref());
+    let json = wants_json(&cli);
+    let done = dispatch(cli, out).and_then(|exit| out.flush().map(|()| exit));
+    match done {
+        Ok(exit) => exit,
+        Err(error) if json && !matches!(error, CliError::Output(_)) => {
+            let told = out.json(&error.for_script()).and_then(|()| out.flush());
+            told.map_or_else(|error| tell(&error), |()| error.exit())
+        }
+        Err(error) => tell(&error),
+    }
+}
+
+fn tell(error: &CliError) -> Exit {
+    let exit = error.exit();
+    if exit != Exit::ClosedPipe {
+        output::tell(&error.for_person());
+    }
+    exit
+}
+
+/// Help that was asked for is a result; all else that clap says is an error.
+fn told_by_clap(error: &clap::Error, out: &mut Output) -> Exit {
+    let text = error.render();
+    if error.use_stderr() {
+        output::tell(text.to_string().trim_end());
+        return Exit::Usage;
+    }
+    let printed = out.line(&text.to_string()).and_then(|()| out.flush());
+    printed.map_or_else(|error| tell(&error), |()| Exit::Success)
+}
+
+/// Whether errors are wanted as JSON. A run's are told in its result line, by itself.
+fn wants_json(cli: &Cli) -> bool {
+    match &cli.verb {
+        Some(Verb::Ps(args)) => args.json,
+        Some(Verb::Wait(args)) => args.json,
+        Some(Verb::Stop(args)) => args.json,
+        Some(Verb::Result(args)) => args.json,
+        Some(Verb::Logs(args)) => args.json,
+        Some(Verb::Transcript(args)) => args.json,
+        Some(Verb::Doctor(args)) => args.json,
+        Some(Verb::Demo(_)) | None => false,
+    }
+}
+
+fn dispatch(cli: Cli, out: &mut Output) -> Result<Exit, CliError> {
+    match cli.verb {
+        Some(Verb::Ps(args)) => ps::run(&args, &Folders::of_process()?, out),
+        Some(Verb::Wait(args)) => wait::run(&args, &Folders::of_process()?, out),
+        Some(Verb::Stop(args)) => stop::run(&args, &Folders::of_process()?, out),
+        Some(Verb::Result(args)) => result::run(&args, &Folders::of_process()?, out),
+        Some(Verb::Logs(args)) => logs::run(&args, &Folders::of_process()?, out),
+        Some(Verb::Transcript(args)) => transcript::run(&args, &Folders::of_process()?, out),
+        Some(Verb::Doctor(args)) => doctor::run(&args, out),
+        Some(Verb::Demo(args)) => demo::run(&args, out),
+        None if cli.run.print => run::run(run::Run::of_flags(cli.run), out),
+        None if cli.run.output_format == OutputFormat::Json => {
+            Err(CliError::usage("--output-format is for runs without a screen").with_hint("add -p"))
+        }
+        None => Err(no_screen(cli.run.prompt.as_deref())),
+    }
+}
+
+fn no_screen(prompt: Option<&str>) -> CliError {
+    let what = match prompt {
+        Some(word) if !word.contains(char::is_whitespace) => {
+            format!("there is no verb {word:?}, and no interactive screen yet")
+        }
+        _ => "there is no interactive screen yet".to_owned(),
+    };
+    let hint = "run without one: lead -p \"PROMPT\"; see it work: lead demo; everything else: lead --help";
+    CliError::usage(what).with_hint(hint)
+}
