@@ -1,5 +1,5 @@
 //! L6: the command line. A file per verb, one for headless runs; all of them resolve names, print
-//! through [`output`] and fail with an error of [`error`], the only place that knows exit codes.
+//! through `output` and fail with an error of `error`, the only place that knows exit codes.
 
 mod args;
 mod caller;

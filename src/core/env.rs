@@ -38,6 +38,12 @@ pub const TEAM: &str = "LEAD_TEAM";
 /// The variables that are set for each tool and never handed from one agent to the next.
 pub const SET_FOR_TOOLS: [&str; 6] = [CLAUDECODE, SESSION_ID, AGENT_ID, RUN, SOCKET, TEAM];
 
+/// The variables that no process of a tool inherits: those set for each tool anew, the credentials of
+/// models, and the mode of a lead, which is nobody else's.
+pub fn withheld_from_tools() -> impl Iterator<Item = &'static str> {
+    SET_FOR_TOOLS.into_iter().chain(MODEL_CREDENTIALS).chain([COORDINATOR_MODE])
+}
+
 /// Credentials of model providers: neither agents' environments nor tools have them.
 pub const MODEL_CREDENTIALS: [&str; 2] = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"];
 

@@ -14,6 +14,7 @@ mod route;
 mod session;
 mod setup;
 mod stop;
+mod visit;
 
 pub use error::LeadError;
 pub use options::{LiveLead, RunEnd, RunReport, SessionChoice, SessionOptions};

@@ -12,28 +12,21 @@ use super::error::LeadError;
 use super::notify::notification;
 use super::options::{RunEnd, RunReport, SessionOptions};
 use super::queue::{Priority, Queue};
-use super::roles::background_disabled;
 use super::setup::{QUIT_GRACE, open};
 use crate::agent::{Driver, Event as AgentEvent, Input, TurnEnd};
 use crate::core::agent::{LiveState, Outcome, RowState};
 use crate::core::clock;
-use crate::core::entry::{Enqueued, Line, ORIGIN_PEER, Origin, Place};
-use crate::core::env;
-use crate::core::frame::{Delivered, Delivery, Frame};
+use crate::core::entry::Place;
 use crate::core::ids::{AgentId, SessionId};
-use crate::core::limits::{self, deadlines};
+use crate::core::limits::deadlines;
 use crate::core::paths::SessionFiles;
 use crate::core::text;
-use crate::endpoint::{Identity, PortCall, Visit, identify};
+use crate::endpoint::{PortCall, Visit};
 use crate::permission::Policy;
 use crate::proc::{Signals, StopSignal, sweep};
-use crate::settings::AcceptCrossSession;
 use crate::store::runtime::{Registration, RuntimeDir};
 use crate::supervisor::{Supervisor, SupervisorEvent};
 use crate::tool::ToolOutput;
-
-/// Messages from outside that may wait.
-const OUTSIDE_MESSAGES: usize = 256;
 
 /// What tasks of the loop send back to it.
 pub(super) enum Inner {
@@ -125,14 +118,19 @@ impl Session {
             let wait_until = self.wait_limit();
             tokio::select! {
                 Some(event) = sources.events.recv() => self.on_agent(event),
-                Some(call) = sources.calls.recv() => self.ask(Ask::of_main(call)),
+                Some(call) = sources.calls.recv() => {
+                    self.catch_up(&mut sources.supervised);
+                    self.ask(Ask::of_main(call));
+                }
                 Some(event) = sources.supervised.recv() => self.on_supervised(event),
-                Some(inner) = sources.inner.recv() => match inner {
-                    Inner::Ask(ask) => self.ask(ask),
-                    Inner::Stop { id, reason } => { self.stop_agent(&id, &reason, false); }
-                    Inner::Background { id } => { self.foreground.remove(&id); }
-                },
-                Some(visit) = sources.visits.recv() => self.on_visit(visit),
+                Some(inner) = sources.inner.recv() => {
+                    self.catch_up(&mut sources.supervised);
+                    self.on_inner(inner);
+                }
+                Some(visit) = sources.visits.recv() => {
+                    self.catch_up(&mut sources.supervised);
+                    self.on_visit(visit);
+                }
                 signal = sources.signals.recv() => self.on_signal(signal),
                 () = tokio::time::sleep_until(publish_at.into()), if self.dirty => self.publish(),
                 () = until(wait_until), if wait_until.is_some() => self.on_wait_limit(),
@@ -140,6 +138,26 @@ impl Session {
             self.settle_down();
         }
         self.report()
+    }
+
+    /// Takes in what agents' tasks have said before a request is looked at: a task that has ended
+    /// takes no commands any more, and its end must be known before somebody wonders why.
+    fn catch_up(&mut self, supervised: &mut mpsc::Receiver<SupervisorEvent>) {
+        while let Ok(event) = supervised.try_recv() {
+            self.on_supervised(event);
+        }
+    }
+
+    fn on_inner(&mut self, inner: Inner) {
+        match inner {
+            Inner::Ask(ask) => self.ask(ask),
+            Inner::Stop { id, reason } => {
+                self.stop_agent(&id, &reason, false);
+            }
+            Inner::Background { id } => {
+                self.foreground.remove(&id);
+            }
+        }
     }
 
     /// After every event: starts the next turn if something waits and none runs.
@@ -290,90 +308,6 @@ impl Session {
         }
     }
 
-    fn on_visit(&mut self, visit: Visit) {
-        let Visit { link, seq, frame, .. } = visit;
-        let answer = match frame {
-            Frame::Status => match &self.registration {
-                Some(registration) => {
-                    Frame::StatusReply { entry: registration.entry().clone(), state: Box::new(self.current_state()) }
-                }
-                None => refused("the session is ending"),
-            },
-            Frame::Deliver(delivery) => self.take_in(delivery, &identify(&self.runtime, link.peer())),
-            Frame::Stop { id: Some(id), kill, reason } => match identify(&self.runtime, link.peer()) {
-                Identity::Agent(agent) => {
-                    refused(&format!("{agent} is an agent, and agents can't stop agents; its lead or the person can"))
-                }
-                Identity::Person | Identity::Lead(_) => match self.running(id.as_str()) {
-                    Err(why) => Frame::Error { code: "not_found".to_owned(), message: why },
-                    Ok(id) if self.stop_agent(&id, &reason, kill) => Frame::Done,
-                    Ok(id) => refused(&format!("{id} has too many requests waiting; try again")),
-                },
-            },
-            Frame::Background { id } => match identify(&self.runtime, link.peer()) {
-                Identity::Agent(agent) => refused(&format!("{agent} is an agent, and agents don't move agents")),
-                Identity::Person | Identity::Lead(_) if background_disabled(&self.options) => {
-                    refused(&format!("{} is set, so nothing moves to the background", env::DISABLE_BACKGROUND))
-                }
-                Identity::Person | Identity::Lead(_) if self.foreground.remove(&id).is_some() => Frame::Done,
-                Identity::Person | Identity::Lead(_) => refused(&format!("{id} is not in the foreground")),
-            },
-            _ => Frame::Error { code: "unsupported".to_owned(), message: "a lead can't do that".to_owned() },
-        };
-        let _ = link.reply(seq, answer);
-    }
-
-    /// A message from outside the session: on disk first, then the sender is told.
-    fn take_in(&mut self, delivery: Delivery, identity: &Identity) -> Frame {
-        let delivered = |outcome: &str, message: &str| {
-            Frame::Delivered(Delivered { outcome: outcome.to_owned(), message: message.to_owned() })
-        };
-        if delivery.to.is_some() {
-            return delivered("refused", "this session does not route messages from outside to its agents");
-        }
-        if self.options.settings.lead.accept_cross_session == AcceptCrossSession::Off && *identity != Identity::Person {
-            return delivered("refused", "this session takes no messages from others (lead.acceptCrossSession)");
-        }
-        if self.quit.is_some() {
-            return delivered("refused", "the session is ending");
-        }
-        if delivery.text.len() > limits::MESSAGE_BYTES {
-            return delivered("refused", &format!("messages are at most {} bytes", limits::MESSAGE_BYTES));
-        }
-        if self.seen.contains(&delivery.msg_id) {
-            return delivered("queued", "this message was taken in before");
-        }
-        if self.queue.snapshot().iter().filter(|e| e.input.msg_id.is_some()).count() >= OUTSIDE_MESSAGES {
-            return delivered("refused", &format!("{OUTSIDE_MESSAGES} messages wait already"));
-        }
-        let from = identity.label();
-        let (text, origin) = match identity {
-            Identity::Person => (delivery.text, None),
-            _ => (
-                format!(
-                    "<cross-session-message from=\"{}\">\n{}\n</cross-session-message>",
-                    text::escape_attribute(&from),
-                    text::escape(&delivery.text)
-                ),
-                Some(Origin { kind: ORIGIN_PEER.to_owned(), task_id: None, run: None }),
-            ),
-        };
-        let enqueued = Enqueued {
-            msg_id: delivery.msg_id.clone(),
-            from: from.clone(),
-            content: text.clone(),
-            timestamp: clock::iso(clock::now_ms()),
-            session_id: self.id.as_str().to_owned(),
-        };
-        if let Err(error) = self.driver.record(&Line::Enqueued(enqueued)) {
-            return delivered("refused", &format!("the session can't write the message down: {error}"));
-        }
-        self.seen.insert(delivery.msg_id.clone());
-        let input = Input { text, origin, msg_id: Some(delivery.msg_id), from: Some(from), is_meta: false };
-        self.queue.push(Priority::Next, input);
-        delivered("queued", "the session sees it with its next turn")
-    }
-
     fn on_signal(&mut self, signal: StopSignal) {
         if self.quit.as_ref().is_some_and(|q| q.signal.is_some()) {
             self.kill_all();
@@ -402,7 +336,7 @@ impl Session {
         }
     }
 
-    fn current_state(&self) -> LiveState {
+    pub(super) fn current_state(&self) -> LiveState {
         let mut state = self.state.clone();
         state.progress = self.driver.progress().clone();
         state.waiting_for = match self.driver.stall_reason() {
@@ -467,10 +401,6 @@ impl Session {
             stop_reason,
         }
     }
-}
-
-fn refused(message: &str) -> Frame {
-    Frame::Error { code: "refused".to_owned(), message: message.to_owned() }
 }
 
 async fn until(at: Option<Instant>) {

@@ -56,7 +56,9 @@ pub(super) fn open(mut options: SessionOptions) -> Result<Opened, LeadError> {
     runtime::sweep(&runtime, &mut |dead| drop(sweep(&dead.name, &[])))?;
     // What can't be used is found before anything of the session is made.
     let (environment, secrets) = env::split_for_agent(options.environment.iter().cloned());
-    let launcher = Launcher::find("lead-worker", environment, secrets.clone())?;
+    // The lead's own tools have all of it too: the settings' variables are not in its environment.
+    let tools_vars = [environment.clone(), secrets.clone()].concat();
+    let launcher = Launcher::find("lead-worker", environment, secrets)?;
     let model = model::open(&options.model.to_string(), ReadAt::Open)?;
     let durability = options.settings.lead.durability;
     let (id, files, resumed) = choose(&options)?;
@@ -93,7 +95,7 @@ pub(super) fn open(mut options: SessionOptions) -> Result<Opened, LeadError> {
     let (supervisor_sender, supervised) = mpsc::channel(limits::LOOP_EVENTS);
     let (inner_sender, inner) = mpsc::channel::<Inner>(limits::LOOP_EVENTS);
 
-    let tools_env = tool_environment(&secrets, id.as_str(), id.as_str(), &name, &address(&socket));
+    let tools_env = tool_environment(&tools_vars, id.as_str(), id.as_str(), &name, &address(&socket));
     let supervisor = Supervisor::new(SupervisorParts {
         launcher,
         config_dir: options.config_dir.clone(),

@@ -27,7 +27,7 @@ use super::output::{Capture, Spill, Spilled};
 use super::pidfd::{PidFd, send};
 use super::process::{Exit, signal_group_of};
 use super::procfs::Snapshot;
-use crate::core::env::{MODEL_CREDENTIALS, SET_FOR_TOOLS};
+use crate::core::env::withheld_from_tools;
 use crate::core::limits::{TOOL_OUTPUT_BYTES, deadlines};
 
 /// Bytes read at a time.
@@ -208,7 +208,7 @@ impl Drop for ToolProcess {
 fn prepare(command: &ToolCommand) -> Command {
     let mut process = Command::new(&command.program);
     process.args(&command.args).current_dir(&command.cwd).stdin(Stdio::null());
-    for name in SET_FOR_TOOLS.iter().chain(&MODEL_CREDENTIALS) {
+    for name in withheld_from_tools() {
         process.env_remove(name);
     }
     process.envs(command.env.iter().map(|(name, value)| (name, value)));

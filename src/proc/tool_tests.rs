@@ -68,7 +68,7 @@ async fn there_is_no_terminal_no_stdin_and_a_session_of_its_own() {
 fn what_names_an_agent_and_credentials_are_not_inherited() {
     let command = prepare(&bash(Path::new("/"), ""));
     let changes: Vec<_> = command.get_envs().map(|(n, v)| (n.to_str().unwrap(), v.and_then(|v| v.to_str()))).collect();
-    for name in SET_FOR_TOOLS.into_iter().chain(MODEL_CREDENTIALS) {
+    for name in withheld_from_tools() {
         let given = (name == "LEAD_RUN").then_some("0123456789ab");
         assert!(changes.contains(&(name, given)), "{name}: {changes:?}");
     }

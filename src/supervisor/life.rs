@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::error::LaunchError;
 use super::event::{Command, Deliver, Launched, SupervisorEvent, not_answering};
@@ -40,6 +41,8 @@ pub(super) struct Life {
     pub ready: Option<oneshot::Sender<Result<Launched, LaunchError>>>,
     /// What was asked for while the agent started.
     pub early: VecDeque<Command>,
+    /// Fires when the owner has been sent the end: who tries again after that finds it true.
+    pub over: CancellationToken,
 }
 
 struct Running {
@@ -56,12 +59,12 @@ impl Life {
     pub(super) async fn live(mut self, start: Start) {
         let (outcome, fresh) = match start {
             Start::Spawn { config, prompt } => {
-                let fresh = config.run == 1;
+                let run = config.run;
                 match self.launch(*config, prompt).await {
                     Ok(running) => (self.run(running).await, false),
-                    Err(error) => {
+                    Err((error, exit)) => {
                         // The table first, so that whoever hears of the error finds it true.
-                        self.send(SupervisorEvent::NotStarted { id: self.id.clone(), fresh }).await;
+                        self.send_failed_start(run, exit).await;
                         self.answer_ready(Err(error));
                         return self.drain();
                     }
@@ -80,6 +83,18 @@ impl Life {
         self.drain();
     }
 
+    /// A first run that did not get ready is undone. A later one that got as far as its first line
+    /// has begun and ends like any other; if it did not, nothing of it is on disk.
+    async fn send_failed_start(&mut self, run: u32, exit: Option<Exit>) {
+        let id = self.id.clone();
+        let begun = if run == 1 { None } else { self.settle(run, exit, None).await };
+        self.send(match begun.filter(|outcome| outcome.run == run) {
+            Some(outcome) => SupervisorEvent::Ended { id, outcome: Box::new(outcome) },
+            None => SupervisorEvent::NotStarted { id, fresh: run == 1 },
+        })
+        .await;
+    }
+
     /// Whoever still waits is told that the run is over, and may resume the agent.
     fn drain(&mut self) {
         self.commands.close();
@@ -88,6 +103,7 @@ impl Life {
                 let _ = deliver.reply.send(ended());
             }
         }
+        self.over.cancel();
     }
 
     async fn send(&self, event: SupervisorEvent) {
@@ -105,12 +121,12 @@ impl Life {
         &mut self,
         config: crate::core::frame::AgentConfig,
         prompt: crate::core::frame::Prompt,
-    ) -> Result<Running, LaunchError> {
+    ) -> Result<Running, (LaunchError, Option<Exit>)> {
         let program = self.launcher.program();
         let args = Launcher::arguments(&config);
         let run = config.run;
         let spawned = spawn_agent(&program, &args, &config.cwd, self.launcher.environment(), &self.files.log())
-            .map_err(|e| LaunchError::Start { program: program.clone(), reason: reason(&e) })?;
+            .map_err(|e| (LaunchError::Start { program: program.clone(), reason: reason(&e) }, None))?;
         fault::point(Fault::ProcessBeforeReady);
         let process = spawned.process;
         let pid = process.pid();
@@ -146,17 +162,18 @@ impl Life {
             Err(error) => {
                 link.close();
                 let _ = process.kill();
-                let exit = tokio::time::timeout(deadlines().stop_kill, process.wait()).await;
+                let exit = tokio::time::timeout(deadlines().stop_kill, process.wait()).await.ok();
                 self.sweep_registry().await;
-                Err(match error {
+                let error = match error {
                     // A closed link alone says nothing; the exit status does.
                     LaunchError::Died { pid, .. } => LaunchError::Died {
                         pid,
-                        exit: exit.map_or_else(|_| "unknown".to_owned(), |e| e.to_string()),
+                        exit: exit.as_ref().map_or_else(|| "unknown".to_owned(), ToString::to_string),
                         log: Launcher::log_tail(&self.files),
                     },
                     other => other,
-                })
+                };
+                Err((error, exit))
             }
         }
     }
@@ -228,7 +245,7 @@ impl Life {
                     }
                 },
                 command = next_command(&mut self.early, &mut self.commands) => match command {
-                    Some(Command::Deliver(deliver)) => self.deliver(&running, deliver, linked),
+                    Some(Command::Deliver(deliver)) => self.deliver(&running, deliver),
                     Some(Command::Stop { reason: why, kill }) => {
                         self.mark(&running, &why);
                         reason.get_or_insert(why);
@@ -307,13 +324,10 @@ impl Life {
     }
 
     /// Hands a message over in a task of its own, so that a frozen agent holds nothing up.
-    fn deliver(&self, running: &Running, deliver: Deliver, linked: bool) {
-        if !linked {
-            let _ = deliver.reply.send(ended());
-            return;
-        }
+    fn deliver(&self, running: &Running, deliver: Deliver) {
         let link = running.link.clone();
         let pid = running.pid;
+        let over = self.over.clone();
         tokio::spawn(async move {
             let answer = match link.request(Frame::Deliver(deliver.delivery), deadlines().reply).await {
                 Ok(Frame::Delivered(delivered)) => delivered,
@@ -327,6 +341,10 @@ impl Life {
                 }
                 Err(error) => Delivered { outcome: "refused".to_owned(), message: error.to_string() },
             };
+            if answer.outcome == ENDED {
+                // Whoever hears it tries again at once, and would find the agent still running.
+                over.cancelled().await;
+            }
             let _ = deliver.reply.send(answer);
         });
     }
@@ -384,8 +402,11 @@ impl Life {
     }
 }
 
+/// What became of a message whose receiver's run is over.
+const ENDED: &str = "ended";
+
 fn ended() -> Delivered {
-    Delivered { outcome: "ended".to_owned(), message: "the agent's run is over".to_owned() }
+    Delivered { outcome: ENDED.to_owned(), message: "the agent's run is over".to_owned() }
 }
 
 fn reason(error: &dyn std::error::Error) -> String {

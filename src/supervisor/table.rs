@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use super::error::LaunchError;
 use super::event::{Command, Launched, SupervisorEvent};
@@ -217,6 +218,7 @@ impl Supervisor {
             events: self.events.clone(),
             ready: Some(ready),
             early: VecDeque::new(),
+            over: CancellationToken::new(),
         };
         tokio::spawn(life.live(start));
         self.agents.insert(id, Slot { meta, files, state: SlotState::Live { commands, pid: None, live: None }, run });

@@ -11,11 +11,15 @@ mod crash;
 #[cfg(test)]
 mod demo;
 #[cfg(test)]
+mod edges;
+#[cfg(test)]
 mod fault_points;
 #[cfg(test)]
 mod headless;
 #[cfg(test)]
 mod many;
+#[cfg(test)]
+mod races;
 #[cfg(test)]
 mod resume;
 #[cfg(test)]

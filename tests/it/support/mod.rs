@@ -12,7 +12,7 @@ mod world;
 pub use fake::{Fake, framed_hello};
 pub use playbook::{Book, agent, ask, bash, book, call, lead_rule, spawn, stop, tell, turn, worker_rule};
 pub use process::{children_of, exists, processes_with, signal};
-pub use run::{Done, Running};
+pub use run::{Done, Lead, Running};
 pub use session::{Session, paired, text_of};
 pub use wait::eventually;
 pub use world::{Gate, World, long, times};
