@@ -38,7 +38,7 @@ pub enum Frame {
     /// Answer to a shell's or session's `Hello`: who listens here.
     HelloOk {
         /// The listener.
-        entry: RegistryEntry,
+        entry: Box<RegistryEntry>,
     },
     /// Parent → child, once: all it needs.
     Welcome(Box<Welcome>),
@@ -140,7 +140,7 @@ pub enum Frame {
     /// Answer to `Status`.
     StatusReply {
         /// The receiver.
-        entry: RegistryEntry,
+        entry: Box<RegistryEntry>,
         /// What it is doing.
         state: Box<LiveState>,
     },

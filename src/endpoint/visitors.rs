@@ -58,7 +58,7 @@ async fn serve(stream: PeerStream, entry: RegistryEntry, visits: mpsc::Sender<Vi
         let _ = link.reply(first.seq, Frame::Refused { reason });
         return;
     }
-    if link.reply(first.seq, Frame::HelloOk { entry }).is_err() {
+    if link.reply(first.seq, Frame::HelloOk { entry: Box::new(entry) }).is_err() {
         return;
     }
     while let Some(incoming) = inbox.recv().await {

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use std::io::Write as _;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Instant;
 
 use tokio::sync::mpsc;
-use tokio::time::Instant;
 
 use super::boot::{Booted, boot};
 use super::error::EndpointError;
@@ -26,7 +26,7 @@ use crate::core::paths::{AgentFiles, SessionFiles};
 use crate::core::text;
 use crate::model::{self, ReadAt};
 use crate::permission::{Mode, Policy};
-use crate::proc::{Signals, StopSignal};
+use crate::proc::{Signals, StopSignal, deadline};
 use crate::store::runtime::{Registration, RuntimeDir, list};
 use crate::tool::agents::AgentTool;
 use crate::tool::{ToolContext, ToolOutput};
@@ -235,7 +235,7 @@ impl Worker {
                 Some(visit) = self.visits.recv() => self.on_visit(visit),
                 incoming = receive(&mut self.owner.inbox) => self.on_owner(incoming),
                 signal = signals.recv() => self.on_signal(signal),
-                () = tokio::time::sleep_until(publish_at), if self.dirty => self.publish(),
+                () = deadline(Some(publish_at)), if self.dirty => self.publish(),
             }
             self.note_state();
         }
@@ -427,9 +427,10 @@ impl Worker {
 
     fn status(&self) -> Frame {
         match self.registration.as_ref() {
-            Some(registration) => {
-                Frame::StatusReply { entry: registration.entry().clone(), state: Box::new(self.current_state()) }
-            }
+            Some(registration) => Frame::StatusReply {
+                entry: Box::new(registration.entry().clone()),
+                state: Box::new(self.current_state()),
+            },
             None => unsupported(),
         }
     }

@@ -1,7 +1,7 @@
 //! Carries out `Agent`: decides by [`super::route`], starts the agent, and answers when it is ready
 //! (background) or done (foreground).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
@@ -19,6 +19,7 @@ use crate::core::frame::{AgentConfig, Prompt};
 use crate::core::ids::AgentId;
 use crate::core::paths::AgentFiles;
 use crate::permission::{Mode, child_mode};
+use crate::proc::deadline;
 use crate::supervisor::{Command, ReadyReceiver, SlotState};
 use crate::tool::agents::{AgentInput, parse_input};
 use crate::tool::pool::{Restriction, pool};
@@ -232,7 +233,7 @@ async fn answer_launch(
             let _ = inner.send(stop).await;
             outcome.await
         }
-        () = after(launch.auto_background) => {
+        () = deadline(launch.auto_background.map(|pause| Instant::now() + pause)) => {
             let _ = inner.send(Inner::Background { id: launch.id.clone() }).await;
             outcome.await
         }
@@ -242,13 +243,6 @@ async fn answer_launch(
         // The loop let go of the wait: the agent goes on in the background.
         Err(_) => launched_output(&launch.id, &launch.meta, &launch.files, &launch.prompt),
     });
-}
-
-async fn after(pause: Option<Duration>) {
-    match pause {
-        Some(pause) => tokio::time::sleep_until(tokio::time::Instant::now() + pause).await,
-        None => std::future::pending().await,
-    }
 }
 
 fn launched_output(id: &AgentId, meta: &Meta, files: &AgentFiles, prompt: &str) -> ToolOutput {

@@ -23,7 +23,7 @@ use crate::core::paths::SessionFiles;
 use crate::core::text;
 use crate::endpoint::{PortCall, Visit};
 use crate::permission::Policy;
-use crate::proc::{Signals, StopSignal, sweep};
+use crate::proc::{Signals, StopSignal, deadline, sweep};
 use crate::store::runtime::{Registration, RuntimeDir};
 use crate::supervisor::{Supervisor, SupervisorEvent};
 use crate::tool::ToolOutput;
@@ -132,8 +132,8 @@ impl Session {
                     self.on_visit(visit);
                 }
                 signal = sources.signals.recv() => self.on_signal(signal),
-                () = tokio::time::sleep_until(publish_at.into()), if self.dirty => self.publish(),
-                () = until(wait_until), if wait_until.is_some() => self.on_wait_limit(),
+                () = deadline(Some(publish_at)), if self.dirty => self.publish(),
+                () = deadline(wait_until), if wait_until.is_some() => self.on_wait_limit(),
             }
             self.settle_down();
         }
@@ -400,12 +400,5 @@ impl Session {
             api_time: self.driver.api_time(),
             stop_reason,
         }
-    }
-}
-
-async fn until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at.into()).await,
-        None => std::future::pending().await,
     }
 }

@@ -23,9 +23,10 @@ impl Session {
         let Visit { link, seq, frame, .. } = visit;
         let answer = match frame {
             Frame::Status => match &self.registration {
-                Some(registration) => {
-                    Frame::StatusReply { entry: registration.entry().clone(), state: Box::new(self.current_state()) }
-                }
+                Some(registration) => Frame::StatusReply {
+                    entry: Box::new(registration.entry().clone()),
+                    state: Box::new(self.current_state()),
+                },
                 None => refused("the session is ending"),
             },
             Frame::Deliver(delivery) => self.take_in(delivery, &identify(&self.runtime, link.peer())),

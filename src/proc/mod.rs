@@ -3,6 +3,7 @@
 //! signalled.
 
 mod agent;
+mod deadline;
 mod error;
 mod kill;
 mod ladder;
@@ -15,6 +16,7 @@ mod sweep;
 mod tool;
 
 pub use agent::{SpawnedAgent, spawn_agent};
+pub use deadline::deadline;
 pub use error::ProcError;
 pub use ladder::{Ladder, LadderAction, LadderEvent, Rung};
 pub use nix::sys::signal::Signal;

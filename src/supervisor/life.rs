@@ -2,10 +2,9 @@
 //! outcome. It alone signals and reaps the process, so stop, crash and completion meet in one place.
 
 use std::collections::VecDeque;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::error::LaunchError;
@@ -19,7 +18,7 @@ use crate::core::frame::{Delivered, Frame};
 use crate::core::ids::{AgentId, SessionId};
 use crate::core::limits::deadlines;
 use crate::core::paths::AgentFiles;
-use crate::proc::{Exit, Ladder, LadderAction, LadderEvent, Process, Rung, spawn_agent, sweep};
+use crate::proc::{Exit, Ladder, LadderAction, LadderEvent, Process, Rung, deadline, spawn_agent, sweep};
 use crate::store::StoreError;
 use crate::store::lock::wait_shared;
 use crate::store::reader::tail;
@@ -132,7 +131,7 @@ impl Life {
         let pid = process.pid();
         let (link, mut inbox) = Connection::start(PeerStream::of_child(spawned.link, pid, None));
         let welcome = Frame::Welcome(Box::new(self.launcher.welcome(config, prompt)));
-        let deadline = Instant::now() + deadlines().ready;
+        let ready_by = Instant::now() + deadlines().ready;
         let shaken = {
             let mut shaking = std::pin::pin!(shake_hands(&link, &mut inbox, welcome, &program, pid));
             tokio::select! {
@@ -145,7 +144,7 @@ impl Life {
                         Err(LaunchError::Died { pid, exit: exit.to_string(), log: Launcher::log_tail(&self.files) })
                     }
                 },
-                () = tokio::time::sleep_until(deadline) => {
+                () = deadline(Some(ready_by)) => {
                     Err(LaunchError::NotReady { pid, waited: deadlines().ready, log: Launcher::log_tail(&self.files) })
                 }
                 () = stop_asked(&mut self.commands, &mut self.early) => Err(LaunchError::Stopped),
@@ -250,7 +249,7 @@ impl Life {
                         self.mark(&running, &why);
                         reason.get_or_insert(why);
                         let rung = if kill { Rung::Kill } else { Rung::Ask };
-                        let now = std::time::Instant::now();
+                        let now = Instant::now();
                         let action = match &mut ladder {
                             Some(ladder) if kill => ladder.next(LadderEvent::Escalate, now),
                             Some(_) => continue,
@@ -265,21 +264,21 @@ impl Life {
                     // The owner is ending without a word: the agent goes on as an orphan.
                     None => return None,
                 },
-                () = until(ladder_at), if ladder_at.is_some() => {
+                () = deadline(ladder_at), if ladder_at.is_some() => {
                     let Some(ladder) = &mut ladder else { continue };
-                    let action = ladder.next(LadderEvent::DeadlinePassed, std::time::Instant::now());
+                    let action = ladder.next(LadderEvent::DeadlinePassed, Instant::now());
                     if matches!(action, LadderAction::GiveUp) {
                         tracing::error!(id = %self.id, pid = running.pid, "the process survives SIGKILL");
                         break None;
                     }
                     act(action, &running, reason.as_deref().unwrap_or_default());
                 }
-                () = until(broken_at.map(Instant::into_std)), if broken_at.is_some() && ladder.is_none() => {
-                    let now = std::time::Instant::now();
+                () = deadline(broken_at), if broken_at.is_some() && ladder.is_none() => {
+                    let now = Instant::now();
                     let action = ladder.insert(Ladder::new(Rung::Term, now)).next(LadderEvent::Started, now);
                     act(action, &running, "");
                 }
-                () = tokio::time::sleep_until(stall_at), if !stalled && ladder.is_none() => {
+                () = deadline(Some(stall_at)), if !stalled && ladder.is_none() => {
                     stalled = true;
                     let id = self.id.clone();
                     self.send(SupervisorEvent::Stalled { id, silent: self.stall_after }).await;
@@ -413,13 +412,6 @@ fn reason(error: &dyn std::error::Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
-    }
-}
-
-async fn until(at: Option<std::time::Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(Instant::from_std(at)).await,
-        None => std::future::pending().await,
     }
 }
 

@@ -2,8 +2,6 @@
 //! is foreign: a bad length is refused before anything is allocated, nesting is bounded, and
 //! bytes after the value make the whole frame bad.
 
-use std::io::Cursor;
-
 use bytes::Bytes;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
@@ -51,11 +49,31 @@ pub(super) fn decode(bytes: &[u8]) -> Result<Envelope, WireError> {
 }
 
 fn decode_as<'de, T: Deserialize<'de>>(bytes: &'de [u8]) -> Result<T, WireError> {
-    let mut decoder = rmp_serde::Deserializer::new(Cursor::new(bytes));
+    // This decoder lends texts out of `bytes`; the one over a reader, which could tell its position,
+    // copies each of them first, and again for the tag of the frame.
+    let mut decoder = rmp_serde::Deserializer::from_read_ref(bytes);
     decoder.set_max_depth(MAX_DEPTH);
     let value = T::deserialize(&mut decoder).map_err(|e| WireError::Malformed(e.to_string()))?;
-    if usize::try_from(decoder.position()) != Ok(bytes.len()) {
-        return Err(WireError::Malformed("bytes after the value".into()));
+    // At the end not even the first byte of a number can be read; anything else is another error.
+    match u8::deserialize(&mut decoder) {
+        Err(rmp_serde::decode::Error::InvalidMarkerRead(_)) => Ok(value),
+        _ => Err(WireError::Malformed("bytes after the value".into())),
     }
-    Ok(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_byte_may_follow_the_value() {
+        let good = encode(1, 0, &Frame::Ping).unwrap();
+        assert_eq!(decode(&good).unwrap().frame, Frame::Ping);
+        for byte in 0..=u8::MAX {
+            for more in [&[byte][..], &[byte, 0], &[byte, byte, byte]] {
+                let error = decode(&[&good[..], more].concat()).unwrap_err();
+                assert!(error.to_string().contains("bytes after the value"), "{more:x?}: {error}");
+            }
+        }
+    }
 }

@@ -299,11 +299,14 @@ async fn read_frames(
             }
             continue;
         }
-        let delivery = inbox.send(Incoming { seq: envelope.seq, frame: envelope.frame });
-        tokio::select! {
-            biased;
-            _ = delivery => {}
-            () = &mut ended => break,
+        let incoming = Incoming { seq: envelope.seq, frame: envelope.frame };
+        // Mostly there is room, and then nothing needs to be waited for, which costs more.
+        if let Err(mpsc::error::TrySendError::Full(incoming)) = inbox.try_send(incoming) {
+            tokio::select! {
+                biased;
+                _ = inbox.send(incoming) => {}
+                () = &mut ended => break,
+            }
         }
     }
     shared.closed.cancel();

@@ -57,7 +57,7 @@ pub async fn dial_and_greet(path: &Path, role: &str, id: &str) -> Result<(Link, 
     let (link, inbox) = dial(path, deadline).await?;
     let hello = Hello { protocol: PROTOCOL, build: BUILD.to_owned(), role: role.to_owned(), id: id.to_owned() };
     match link.request(&Frame::Hello(hello), deadline.saturating_sub(begun.elapsed())).await? {
-        Frame::HelloOk { entry } => Ok((link, inbox, entry)),
+        Frame::HelloOk { entry } => Ok((link, inbox, *entry)),
         Frame::Refused { reason } | Frame::Error { message: reason, .. } => Err(WireError::Refused { reason }),
         _ => Err(WireError::Malformed("a Hello was answered with something else".into())),
     }

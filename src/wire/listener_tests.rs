@@ -49,7 +49,7 @@ async fn greeting_tells_who_listens_and_both_know_the_other_process() {
         assert_eq!(stream.peer().pid, std::process::id() as i32);
         let (link, mut inbox) = Connection::start(stream);
         let seq = hello(&mut inbox).await;
-        link.reply(seq, Frame::HelloOk { entry: entry(listener.path()) }).unwrap();
+        link.reply(seq, Frame::HelloOk { entry: Box::new(entry(listener.path())) }).unwrap();
         link.flush(SOON).await.unwrap();
         link
     };

@@ -72,6 +72,10 @@ impl Model for PlaybookModel {
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
         Box::pin(async move {
+            if self.book.get().is_none() {
+                // What this process has to say already, such as that it is ready, goes out first.
+                tokio::task::yield_now().await;
+            }
             let book = self.book()?;
             if let Some(path) = &book.record {
                 record(path, request)?;
