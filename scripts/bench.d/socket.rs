@@ -18,7 +18,7 @@ use crate::{Res, Scope};
 pub const ECHO: &str = "--echo";
 /// One-way frames of one block.
 const BURST: usize = 100 * BATCH;
-/// Frames that the limit gathers into one write.
+/// Frames that are gathered into one write.
 const BATCH: usize = 256;
 
 /// The other end of our connection.
@@ -135,13 +135,17 @@ async fn burst_bare(link: &mut Raw) -> Res<f64> {
 async fn burst_ours(link: &Link) -> Res<f64> {
     let one_way = frame(ONE_WAY, 200);
     let begun = Instant::now();
-    for _ in 0..BURST {
-        while let Err(error) = link.send(&one_way) {
-            match error {
-                WireError::Slow { .. } => link.flush(SOON).await?,
-                other => return Err(other.into()),
+    for _ in 0..BURST / BATCH {
+        for _ in 0..BATCH {
+            while let Err(error) = link.send(&one_way) {
+                match error {
+                    WireError::Slow { .. } => link.flush(SOON).await?,
+                    other => return Err(other.into()),
+                }
             }
         }
+        // Sending does not wait, so the writer has its turn here.
+        tokio::task::yield_now().await;
     }
     // The queue may be full, which a request would not wait for.
     link.flush(SOON).await?;

@@ -133,11 +133,16 @@ impl Stop {
         if lead == Lead::IsOut {
             self.climb().await?;
         }
-        self.wait_until_gone().await?;
-        match self.fate(lead).await? {
-            Fate::Ended(outcome) => Ok(EndedRow::of(&outcome, read_meta(&self.target.files).ok().as_ref())),
-            Fate::NeverStarted => Err(CliError::NeverStarted(self.target.id)),
-            Fate::Running => Err(self.timed_out()),
+        loop {
+            self.wait_until_gone().await?;
+            match self.fate(lead).await? {
+                Fate::Ended(outcome) => {
+                    return Ok(EndedRow::of(&outcome, read_meta(&self.target.files).ok().as_ref()));
+                }
+                Fate::NeverStarted => return Err(CliError::NeverStarted(self.target.id)),
+                // Whoever records the end holds the transcript's lock for a moment, as an agent does.
+                Fate::Running => {}
+            }
         }
     }
 

@@ -40,7 +40,7 @@ pub struct Booted {
     pub transcript: TranscriptWriter,
     /// What it holds from earlier runs.
     pub history: History,
-    /// The state that was published.
+    /// The state to publish once it has said that it is ready.
     pub state: LiveState,
     /// Requests from the own socket.
     pub visits: mpsc::Receiver<Visit>,
@@ -152,7 +152,7 @@ fn open(welcome: &Welcome, role: &str) -> Result<Opened, EndpointError> {
         last_event_ms: now,
         progress: Progress::default(),
     };
-    let registration = Registration::publish(&runtime, &name, &entry, &state)?;
+    let registration = Registration::publish(&runtime, &name, &entry)?;
     Ok(Opened { runtime, socket, listener, entry, registration, name, transcript, history, state })
 }
 

@@ -224,6 +224,9 @@ impl Worker {
     }
 
     async fn live(mut self, mut signals: Signals) -> Result<u8, EndpointError> {
+        // First of all the parent hears that this agent is ready; one that is gone hears nothing.
+        let _ = self.owner.link.flush(deadlines().reply).await;
+        self.publish();
         loop {
             if let Some(end) = self.ended.take() {
                 return self.finish(end).await;

@@ -171,7 +171,8 @@ impl Session {
             (None, true) => RowState::Idle,
             (None, false) => RowState::Running,
         };
-        if state != self.state.state {
+        // What is over is taken out of the registry at once; nobody reads what it would say.
+        if state != self.state.state && !self.is_over() {
             self.state.state = state;
             self.state.since_ms = clock::now_ms();
             self.publish();

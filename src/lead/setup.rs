@@ -86,7 +86,8 @@ pub(super) fn open(mut options: SessionOptions) -> Result<Opened, LeadError> {
     let listener = Listener::bind(&socket)?;
     let role = main_role(&options, &policy, coordinator, scratchpad.as_deref());
     let (entry, state) = announcement(&options, &id, &files, &socket, &role.caller.agent_type);
-    let registration = Registration::publish(&runtime, &name, &entry, &state)?;
+    let registration = Registration::publish(&runtime, &name, &entry)?;
+    registration.set_state(&state)?;
     let (visit_sender, visits) = mpsc::channel(limits::LOOP_EVENTS);
     tokio::spawn(receive_visitors(listener, entry, visit_sender));
 
@@ -316,7 +317,7 @@ fn announcement(
         version: BUILD.to_owned(),
     };
     let state = LiveState {
-        state: RowState::Starting,
+        state: RowState::Running,
         owner: Owner::None,
         run: 1,
         agent_type: agent_type.to_owned(),

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 
 use super::StoreError;
-use super::atomic::{self, Durability, remove};
+use super::atomic::{self, remove};
 use super::lock::{self, FileLock, Patience};
 use crate::core::agent::{LiveState, RegistryEntry};
 use crate::core::{ids, limits};
@@ -95,6 +95,10 @@ impl RuntimeDir {
         self.0.join(format!("{name}.state"))
     }
 
+    fn state_temp_path(&self, name: &str) -> PathBuf {
+        self.0.join(format!(".{name}.state.tmp"))
+    }
+
     fn unregistered_path(&self, name: &str) -> PathBuf {
         self.0.join(format!(".{name}.tmp"))
     }
@@ -124,8 +128,9 @@ pub struct Registration {
 
 impl Registration {
     /// Enters the process under `name`, whose socket is bound already. Nobody sees an entry that
-    /// is not locked or not whole.
-    pub fn publish(dir: &RuntimeDir, name: &str, entry: &RegistryEntry, state: &LiveState) -> Result<Self, StoreError> {
+    /// is not locked or not whole. It shows as starting until the first [`Self::set_state`]: a file
+    /// less stands between a process and its being ready.
+    pub fn publish(dir: &RuntimeDir, name: &str, entry: &RegistryEntry) -> Result<Self, StoreError> {
         let path = dir.entry_path(name);
         if !ids::is_lower_hex(name, NAME_LEN) {
             return Err(StoreError::damaged(&path, "its name is not 12 hex digits"));
@@ -140,12 +145,11 @@ impl Registration {
         let published = (|| {
             let lock = FileLock::of_new(file, &temp)?;
             lock.file().write_all(&json).map_err(StoreError::at(&temp, "write"))?;
-            atomic::write(&dir.state_path(name), &to_json(state, &path)?, Durability::Process)?;
             rename_new(&temp, &path).map_err(StoreError::at(&path, "create"))?;
             Ok(Self { dir: dir.clone(), name: name.to_owned(), entry: entry.clone(), _lock: lock })
         })();
         if published.is_err() {
-            // The socket is the caller's to remove; a state file without an entry is swept.
+            // The socket is the caller's to remove.
             remove(&temp)?;
         }
         published
@@ -163,8 +167,7 @@ impl Registration {
 
     /// Replaces what is told about what this process does.
     pub fn set_state(&self, state: &LiveState) -> Result<(), StoreError> {
-        let path = self.dir.state_path(&self.name);
-        atomic::write(&path, &to_json(state, &path)?, Durability::Process)
+        write_state(&self.dir, &self.name, state)
     }
 
     /// Takes the process out of the registry, its socket file included.
@@ -180,11 +183,22 @@ impl Drop for Registration {
     }
 }
 
+/// Replaces a process's state. Only that process writes it, so the temp file needs no random name,
+/// and one that a killed process leaves goes with its entry.
+fn write_state(dir: &RuntimeDir, name: &str, state: &LiveState) -> Result<(), StoreError> {
+    let (path, temp) = (dir.state_path(name), dir.state_temp_path(name));
+    let json = to_json(state, &path)?;
+    let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temp);
+    opened.and_then(|mut file| file.write_all(&json)).map_err(StoreError::at(&temp, "write"))?;
+    fs::rename(&temp, &path).map_err(StoreError::at(&path, "replace"))
+}
+
 /// Takes a name's files away. To be called under the entry's lock; the entry goes last, so that a
 /// crash in between leaves something to sweep.
 fn remove_files(dir: &RuntimeDir, name: &str) -> Result<(), StoreError> {
     remove(&dir.socket_path(name))?;
     remove(&dir.state_path(name))?;
+    remove(&dir.state_temp_path(name))?;
     remove(&dir.entry_path(name))
 }
 

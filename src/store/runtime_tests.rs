@@ -46,7 +46,9 @@ fn runtime() -> (tempfile::TempDir, RuntimeDir) {
 fn register(dir: &RuntimeDir, id: &str) -> Registration {
     let name = dir.reserve_name();
     fs::write(dir.socket_path(&name), b"").unwrap();
-    Registration::publish(dir, &name, &entry(id), &state(RowState::Starting)).unwrap()
+    let registration = Registration::publish(dir, &name, &entry(id)).unwrap();
+    registration.set_state(&state(RowState::Starting)).unwrap();
+    registration
 }
 
 /// What a process leaves that is killed: its files, and no lock.
@@ -142,12 +144,12 @@ fn a_registered_process_is_shown_alive_with_its_state_until_it_leaves() {
 fn a_name_is_given_once() {
     let (_temp, dir) = runtime();
     let mine = register(&dir, "a");
-    let taken = Registration::publish(&dir, mine.name(), &entry("b"), &state(RowState::Idle));
+    let taken = Registration::publish(&dir, mine.name(), &entry("b"));
     assert!(matches!(taken, Err(StoreError::Exists { .. })));
     let seen = list(&dir).unwrap();
     assert_eq!((seen.len(), seen[0].entry.agent_id.as_str()), (1, "a"));
     assert_eq!(seen[0].state.as_ref().map(|s| s.state), Some(RowState::Starting), "its state stays its own");
-    assert!(Registration::publish(&dir, "../../x", &entry("b"), &state(RowState::Idle)).is_err());
+    assert!(Registration::publish(&dir, "../../x", &entry("b")).is_err());
 }
 
 #[test]
@@ -291,4 +293,13 @@ fn a_thousand_entries_are_listed() {
     assert_eq!(seen.len(), 1000);
     assert_eq!(seen.iter().filter(|r| r.alive).count(), all.len());
     assert_eq!(sweep(&dir, &mut no_callback).unwrap().len(), dead.len());
+}
+
+#[test]
+fn a_state_that_was_never_finished_goes_with_its_entry() {
+    let (_temp, dir) = runtime();
+    let name = kill(register(&dir, "a"));
+    fs::write(dir.state_temp_path(&name), "{").unwrap();
+    assert_eq!(sweep(&dir, &mut |_| {}).unwrap().len(), 1);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }

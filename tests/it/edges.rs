@@ -268,3 +268,80 @@ fn a_session_is_resumed_from_any_folder() {
     assert_eq!(done.expect(0).result(), "remember me");
     assert_eq!(done.session(), ID);
 }
+
+#[test]
+fn without_a_model_the_ways_to_name_one_are_told() {
+    let world = World::new();
+    let done = world.lead(&["-p", "hello"]).run();
+    done.expect(2).says(&["--model", "lead demo"]);
+    let named = book(&world, &[lead_rule(&[turn("over", &[])])]);
+    world.lead(&["-p", "hello"]).env("ANTHROPIC_MODEL", named.model()).run().expect(0);
+    world.file(".claude/settings.json", json!({"model": named.model()}).to_string());
+    assert_eq!(world.lead(&["-p", "hello"]).run().expect(0).stdout, "over\n");
+    world.file(".claude/settings.json", "{\n  \"model\": oops\n}");
+    let broken = world.lead(&["-p", "hello"]).run();
+    broken.expect(2).says(&["settings.json", "2"]);
+    world.assert_nothing_left();
+}
+
+#[test]
+fn an_explorer_changes_nothing_whatever_the_mode() {
+    let world = World::new();
+    let mut explore = ask("look", "Do the looking.");
+    explore["input"]["subagent_type"] = json!("Explore");
+    let lead = lead_rule(&[turn("", &[explore]), turn("over", &[])]);
+    let calls = [bash("ls"), bash("touch forbidden"), bash("ls > forbidden")];
+    let book = book(&world, &[lead, worker_rule("the looking", &[turn("", &calls), turn("looked", &[])])]);
+    world.headless(&book.model(), "go").run().expect(0);
+    let results = book.asked("the looking").pop().unwrap().results();
+    assert_eq!(results.iter().map(|(_, e)| *e).collect::<Vec<_>>(), [false, true, true], "{results:?}");
+    assert!(!world.cwd().join("forbidden").exists());
+    assert!(!book.of("worker")[0].tools().contains(&"Write"));
+}
+
+#[test]
+fn a_name_belongs_to_one_living_agent() {
+    let world = World::new();
+    let gate = world.gate("gate");
+    let named = |description: &str, prompt: &str| {
+        let mut call = spawn(description, prompt);
+        call["input"]["name"] = json!("scout");
+        call
+    };
+    let lead = lead_rule(&[
+        turn("", &[named("first", "Do the slow job.")]),
+        json!({"when": {"results": "==1"}, "tools": [named("second", "Do the slow job."), bash("echo > refused")]}),
+        json!({"when": {"notifications": "==1"}, "tools": [named("third", "Do the quick job.")]}),
+        json!({"when": {"notifications": "==2"}, "text": "over"}),
+    ]);
+    let slow = worker_rule("slow job", &[turn("", &[bash(&gate.wait())]), turn("done", &[])]);
+    let book = book(&world, &[lead, slow, worker_rule("quick job", &[turn("done", &[])])]);
+    let run = world.headless(&book.model(), "go").start();
+    world.wait_file("refused");
+    assert_eq!(world.lead(&["result", "scout"]).run().code, Some(3), "a living agent is found by its name");
+    gate.open(1);
+    assert_eq!(run.wait().expect(0).result(), "over");
+    let results = book.last().results();
+    assert!(results[1].1 && results[1].0.contains("scout"), "{results:?}");
+    assert!(!results[3].1, "a name is free again when its owner has ended: {results:?}");
+    world.assert_nothing_left();
+}
+
+#[test]
+fn an_agent_whose_folder_is_gone_is_not_continued_elsewhere() {
+    let world = World::new();
+    let folder = world.cwd().join("away");
+    std::fs::create_dir(&folder).unwrap();
+    let mut job = ask("job", "Do the job.");
+    job["input"]["cwd"] = json!(folder);
+    let lead = lead_rule(&[
+        turn("", &[job]),
+        turn("", &[bash("rmdir away"), tell("{{agent.1}}", "Once more.")]),
+        turn("over", &[]),
+    ]);
+    let book = book(&world, &[lead, worker_rule("Do the job", &[json!({"repeat": true, "text": "done"})])]);
+    world.headless(&book.model(), "go").run().expect(0);
+    let results = book.last().results();
+    assert!(results[2].1 && results[2].0.contains(folder.to_str().unwrap()), "{results:?}");
+    world.assert_nothing_left();
+}

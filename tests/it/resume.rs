@@ -144,6 +144,10 @@ fn a_worker_taken_over_can_be_sent_to_and_stopped() {
     world.assert_nothing_left();
 }
 
+fn end_or_kill(run: Running, moment: Duration) -> Done {
+    run.wait_for(moment).unwrap_or_else(Running::kill)
+}
+
 #[test]
 fn a_lead_killed_at_any_moment_loses_nothing_and_tells_nothing_twice() {
     for round in 0..times(3, 20) {
@@ -156,20 +160,22 @@ fn a_lead_killed_at_any_moment_loses_nothing_and_tells_nothing_twice() {
             json!({"delay_ms": 30, "text": "done"}),
         ];
         let book = book(&world, &[lead, worker_rule("Do the job", &steps)]);
-        // Spread over the whole run, from before the first reply to after the last.
-        let moment = Duration::from_millis(u64::from(uuid::Uuid::new_v4().as_bytes()[0]) * 3);
-        let killed = match start(&world, &book).wait_for(moment) {
-            Ok(done) => done,
-            Err(run) => run.kill(),
-        };
-        if killed.signal.is_some() && round % 2 == 0 {
+        // Spread over the whole run, from before the first reply to after the last. The second life
+        // is killed too every other time.
+        let moment = || Duration::from_millis(u64::from(uuid::Uuid::new_v4().as_bytes()[0]) * 3);
+        let again = || world.headless(&book.model(), "carry on").args(&["--resume", ID]);
+        let mut lives = vec![moment()];
+        let mut killed = end_or_kill(start(&world, &book), lives[0]);
+        if round % 2 == 0 && killed.signal.is_some() {
             world.wait_quiet();
+        } else {
+            lives.push(moment() / 2);
+            killed = end_or_kill(again().start(), lives[1]);
         }
-        let again = || world.headless(&book.model(), "carry on").args(&["--resume", ID]).run();
-        let done = again();
+        let done = again().run();
         if done.code == Some(4) {
             // Killed before there was a session.
-            assert!(killed.signal.is_some() && world.processes().is_empty(), "{killed:#?}");
+            assert!(world.processes().is_empty(), "{killed:#?}");
             continue;
         }
         done.expect(0);
@@ -179,7 +185,7 @@ fn a_lead_killed_at_any_moment_loses_nothing_and_tells_nothing_twice() {
             paired(request.messages());
         }
         let counts: Vec<usize> = session.consumed().into_values().collect();
-        assert!(counts.len() >= 3 && counts.iter().all(|c| *c == 1), "killed after {moment:?}: {counts:?}");
+        assert!(counts.len() >= 3 && counts.iter().all(|c| *c == 1), "killed after {lives:?}: {counts:?}");
         world.assert_nothing_left();
     }
 }
@@ -283,4 +289,59 @@ fn an_agent_that_lingers_after_its_outcome_is_told_of_once() {
     });
     drop(held);
     check_three(&world, &book, &second.wait());
+}
+
+#[test]
+fn a_message_taken_in_before_a_crash_comes_first_in_the_next_run() {
+    let world = World::heavy();
+    let gate = world.gate("gate");
+    let lead = lead_rule(&[
+        turn("", &[spawn("job", "Do the job.")]),
+        json!({"when": {"results": "==1"}, "tools": [bash("until [ -e here ]; do sleep 0.02; done")]}),
+        json!({"when": {"results": "==2"}, "tools": [tell("{{agent.1}}", "message one"), bash("echo > sent")]}),
+        json!({"when": {"notifications": "==1"}, "tools": [tell("{{agent.1}}", "message two")]}),
+        json!({"when": {"notifications": "==2"}, "text": "over"}),
+    ]);
+    let worker = worker_rule(
+        "Do the job",
+        &[json!({"when": {"latest": "^Do the job.$"}, "tools": [bash(&gate.arrive("here"))]}), turn("done", &[])],
+    );
+    let book = book(&world, &[lead, worker]);
+    let run = start(&world, &book);
+    world.wait_file("sent");
+    let row = world.wait_workers(1).remove(0);
+    signal(i32::try_from(row["pid"].as_i64().unwrap()).unwrap(), Signal::SIGKILL);
+    assert_eq!(run.wait().expect(0).result(), "over");
+    let seen = book.asked("Do the job").pop().unwrap().all();
+    let at = |text: &str| seen.find(text).unwrap_or_else(|| panic!("{text:?} is lost: {seen}"));
+    assert!(at("message one") < at("message two"), "{seen}");
+    assert_eq!((seen.matches("message one").count(), seen.matches("message two").count()), (1, 1));
+    let said = world.session(ID).agent("job").said();
+    assert_eq!(said.iter().filter(|l| l["msgId"].is_string()).count(), 2, "{said:#?}");
+    world.session(ID).check();
+    world.assert_nothing_left();
+}
+
+#[test]
+fn a_message_to_a_session_that_dies_before_its_turn_is_shown_by_the_next_life() {
+    let world = World::heavy();
+    let gate = world.gate("gate");
+    let book = book(
+        &world,
+        &[lead_rule(&[
+            json!({"when": {"latest": "^go$"}, "tools": [bash(&gate.arrive("here"))]}),
+            json!({"when": {"latest": "^send to (?P<address>uds:\\S+)"}, "tools": [tell("{{capture.address}}", "hello")]}),
+            turn("over", &[]),
+        ])],
+    );
+    let run = start(&world, &book);
+    world.wait_file("here");
+    let address = world.ps(&[])[0]["address"].as_str().unwrap().to_owned();
+    world.headless(&book.model(), &format!("send to {address}")).run().expect(0);
+    run.kill().expect_killed();
+    resume(&world, &book).wait().expect(0);
+    let last = book.requests().into_iter().rfind(|r| r.prompt().starts_with("go")).unwrap();
+    assert_eq!(last.all().matches("hello\n</cross-session-message>").count(), 1, "{last:#?}");
+    // A third life has nothing left to show.
+    resume(&world, &book).wait().expect(2);
 }
