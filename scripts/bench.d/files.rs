@@ -129,7 +129,7 @@ fn write_large(path: &Path) -> Res<u64> {
     while length < LARGE {
         length += put(&before)?;
     }
-    let boundary = Line::Boundary(Boundary { consumed: Default::default(), uuid: random_uuid() });
+    let boundary = Line::Boundary(Box::new(Boundary { uuid: random_uuid(), ..Boundary::default() }));
     let mut needed = put(&boundary)?;
     for _ in 0..50 {
         needed += put(&before)?;
@@ -176,6 +176,7 @@ fn line(bytes: usize) -> Line {
         tool_use_result: None,
         is_meta: None,
         is_compact_summary: None,
+        is_visible_in_transcript_only: None,
         run: Some(1),
         place: LinePlace::default(),
     }))

@@ -86,6 +86,7 @@ impl Place {
             name: None,
             model: format!("playbook:{}", self.path("idle.yaml").display()),
             max_tokens: 8192,
+            context_window: 200_000,
             system_prompt: "You are an agent that is being measured. ".repeat(40),
             pool: ["Read", "Glob", "Grep", "Bash", "SendMessage"].map(str::to_owned).to_vec(),
             permission_mode: "default".to_owned(),
@@ -109,7 +110,8 @@ impl Place {
             durability: "process".to_owned(),
         };
         let prompt = Prompt { text: "Wait.".to_owned(), msg_id: None, from: self.session.as_str().to_owned() };
-        Ok((Welcome { config, prompt, secrets: Vec::new(), owner: Owner::Lead }, files))
+        let access = lead::core::provider::ProviderAccess::default();
+        Ok((Welcome { config, prompt, secrets: Vec::new(), owner: Owner::Lead, access, tell_lines: false }, files))
     }
 }
 

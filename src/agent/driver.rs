@@ -10,14 +10,17 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use super::boundary::Carried;
+use super::compact::Compacted;
 use super::step::{Call, Class, Classify, Conversation, Effect, Event, TurnEnd, UserLine};
+use super::witness::Witness;
 use crate::core::agent::{Activity, Denial, Progress};
 use crate::core::clock;
 use crate::core::entry::{Line, ORIGIN_NOTIFICATION, Place, Said, Talk};
 use crate::core::fault::{self, Fault};
 use crate::core::ids::{self, AgentId};
-use crate::core::message::{Block, Caller, Message, Reply, Request, Role, ToolSpec, Usage};
-use crate::model::{Model, ModelError};
+use crate::core::message::{Block, Caller, Message, Reply, Role, ToolSpec, Usage};
+use crate::model::Model;
 use crate::permission::{Decision, Policy};
 use crate::store::StoreError;
 use crate::store::transcript::TranscriptWriter;
@@ -44,12 +47,19 @@ impl Toolbox {
         Self(tools)
     }
 
+    /// With one more.
+    #[must_use]
+    pub fn with(mut self, tool: Arc<dyn Tool>) -> Self {
+        self.0.push(tool);
+        self
+    }
+
     /// As offered to the model.
     pub fn specs(&self) -> Vec<ToolSpec> {
         self.0.iter().map(|t| t.spec()).collect()
     }
 
-    fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+    pub(super) fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         // `Task` is how other programs name the same tool.
         let name = if name == "Task" { "Agent" } else { name };
         self.0.iter().find(|t| t.spec().name == name)
@@ -109,30 +119,41 @@ pub struct Parts {
     pub history: Vec<Message>,
     /// Its last line.
     pub last_uuid: Option<String>,
+    /// What its lines say besides.
+    pub carried: Carried,
+    /// The model's context window, tokens; 0 = unknown.
+    pub context_window: u64,
+    /// Tokens of the conversation so far; 0 = unknown.
+    pub context_tokens: u64,
     /// Most replies of this run.
     pub max_turns: Option<u32>,
+    /// Who is told what happens.
+    pub witness: Arc<dyn Witness>,
     /// Where ends of model calls and tools are sent; the loop hands them to [`Driver::handle`].
     pub events: mpsc::Sender<Event>,
 }
 
 /// A conversation with everything it needs to go on.
 pub struct Driver {
-    parts: Parts,
-    conversation: Conversation,
-    cancel: CancellationToken,
+    pub(super) parts: Parts,
+    pub(super) conversation: Conversation,
+    pub(super) cancel: CancellationToken,
     denials: Vec<Denial>,
     /// Time spent in model calls.
     api_time: Duration,
-    call_began: Option<Instant>,
+    pub(super) call_began: Option<Instant>,
     stalled: VecDeque<Effect>,
     retry_after: Duration,
     stall_reason: Option<String>,
+    /// Why the model call waits before it is repeated.
+    model_wait: Option<String>,
 }
 
 impl Driver {
     /// A driver at rest.
     pub fn new(mut parts: Parts) -> Self {
-        let conversation = Conversation::new(std::mem::take(&mut parts.history), parts.max_turns);
+        let conversation = Conversation::new(std::mem::take(&mut parts.history), parts.max_turns)
+            .with_window(parts.context_window, parts.context_tokens);
         Self {
             parts,
             conversation,
@@ -143,14 +164,23 @@ impl Driver {
             stalled: VecDeque::new(),
             retry_after: Duration::from_millis(500),
             stall_reason: None,
+            model_wait: None,
         }
     }
 
     /// Handles one event; `Some` when a turn ended by it.
     pub fn handle(&mut self, event: Event) -> Option<TurnEnd> {
         let retry = matches!(event, Event::RetryWrite);
-        if matches!(event, Event::Reply(_) | Event::ModelFailed(_)) {
-            self.api_time += self.call_began.take().map(|at| at.elapsed()).unwrap_or_default();
+        match &event {
+            Event::Reply(_) | Event::Summarised { .. } | Event::ModelFailed(_) => {
+                self.api_time += self.call_began.take().map(|at| at.elapsed()).unwrap_or_default();
+                self.model_wait = None;
+            }
+            Event::ModelWaits(reason) => {
+                self.model_wait.clone_from(reason);
+                return None;
+            }
+            _ => {}
         }
         let effects = self.conversation.step(event, &self.parts.toolbox);
         self.stalled.extend(effects);
@@ -190,9 +220,11 @@ impl Driver {
         self.conversation.last_text()
     }
 
-    /// Why nothing goes on at present: a write that the disk refused.
+    /// Why nothing goes on at present: a write that the disk refused, a model call that is to be
+    /// repeated, or a summary being made.
     pub fn stall_reason(&self) -> Option<&str> {
-        self.stall_reason.as_deref()
+        let compacting = || self.conversation.is_compacting().then_some("compacting");
+        self.stall_reason.as_deref().or(self.model_wait.as_deref()).or_else(compacting)
     }
 
     /// Calls that were not permitted so far.
@@ -209,7 +241,9 @@ impl Driver {
 
     /// Writes a line that is not part of the conversation.
     pub fn record(&mut self, line: &Line) -> Result<(), StoreError> {
-        self.parts.transcript.append(line)
+        self.parts.transcript.append(line)?;
+        self.parts.carried.note(line);
+        Ok(())
     }
 
     fn run_effects(&mut self) -> Option<TurnEnd> {
@@ -218,6 +252,7 @@ impl Driver {
             let written = match &effect {
                 Effect::RecordReply(reply) => self.record_reply(reply),
                 Effect::RecordUser(lines) => self.record_user(lines),
+                Effect::RecordCompaction(compacted) => self.record_compaction(compacted),
                 _ => Ok(()),
             };
             if let Err(error) = written {
@@ -226,11 +261,12 @@ impl Driver {
                 return ended;
             }
             match effect {
-                Effect::RecordReply(_) | Effect::RecordUser(_) => {}
+                Effect::RecordReply(_) | Effect::RecordUser(_) | Effect::RecordCompaction(_) => {}
                 Effect::CallModel => {
                     fault::point(Fault::ResultsBeforeModel);
                     self.call_model();
                 }
+                Effect::Summarise { messages, files } => self.summarise(messages, files),
                 Effect::RunTools(calls) => {
                     fault::point(Fault::ReplyBeforeTools);
                     calls.into_iter().for_each(|call| self.run_tool(call));
@@ -275,20 +311,33 @@ impl Driver {
             tool_use_result: None,
             is_meta: None,
             is_compact_summary: None,
+            is_visible_in_transcript_only: None,
             run: self.parts.agent.as_ref().map(|(_, run)| *run),
             place: self.parts.place.clone(),
         }
     }
 
-    /// All lines of one record in one write, so that a crash leaves all or (torn) some of them.
     fn append(&mut self, talks: Vec<Talk>) -> Result<(), StoreError> {
-        let last = talks.last().map(|t| t.uuid.clone());
-        let lines: Vec<Line> = talks.into_iter().map(|t| Line::Talk(Box::new(t))).collect();
-        self.parts.transcript.append_all(&lines)?;
-        if last.is_some() {
-            self.parts.last_uuid = last;
+        self.append_lines(&talks.into_iter().map(|t| Line::Talk(Box::new(t))).collect::<Vec<_>>())
+    }
+
+    /// All lines of one record in one write, so that a crash leaves all or (torn) some of them.
+    fn append_lines(&mut self, lines: &[Line]) -> Result<(), StoreError> {
+        self.parts.transcript.append_all(lines)?;
+        for line in lines {
+            self.parts.carried.note(line);
+            self.parts.witness.line(line);
+            if let Line::Talk(talk) = line {
+                self.parts.last_uuid = Some(talk.uuid.clone());
+            }
         }
         Ok(())
+    }
+
+    fn record_compaction(&mut self, compacted: &Compacted) -> Result<(), StoreError> {
+        let summary = self.talk(Role::User, Said::user(compacted.content.clone()), None);
+        let lines = self.parts.carried.lines(compacted, summary, self.parts.last_uuid.clone());
+        self.append_lines(&lines)
     }
 
     fn record_reply(&mut self, reply: &Reply) -> Result<(), StoreError> {
@@ -341,30 +390,6 @@ impl Driver {
             fault::point(Fault::NotificationBeforeModel);
         }
         Ok(())
-    }
-
-    fn call_model(&mut self) {
-        self.call_began = Some(Instant::now());
-        let request = Request {
-            model: self.parts.model_id.clone(),
-            system: self.parts.system.clone(),
-            messages: self.conversation.messages().to_vec(),
-            tools: self.parts.toolbox.specs(),
-            max_tokens: self.parts.max_tokens,
-            caller: self.parts.caller.clone(),
-        };
-        let model = Arc::clone(&self.parts.model);
-        let cancel = self.cancel.child_token();
-        let call = tokio::spawn(async move { model.call(&request, &cancel).await });
-        let events = self.parts.events.clone();
-        tokio::spawn(async move {
-            let event = match call.await {
-                Ok(Ok(reply)) => Event::Reply(reply),
-                Ok(Err(error)) => Event::ModelFailed(error),
-                Err(panic) => Event::ModelFailed(ModelError::Unusable(format!("the model's client failed: {panic}"))),
-            };
-            let _ = events.send(event).await;
-        });
     }
 
     fn run_tool(&mut self, call: Call) {

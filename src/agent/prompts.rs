@@ -4,6 +4,8 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use crate::core::message::SUMMARY_REQUEST;
+
 /// Default prompt of a lead that works itself.
 pub fn main_prompt(cwd: &Path) -> String {
     format!(
@@ -84,4 +86,25 @@ no permission. Use it for what several workers need.",
         );
     }
     text
+}
+
+/// Asks for the summary that takes a conversation's place (compaction).
+pub fn summary_request() -> String {
+    format!(
+        "{SUMMARY_REQUEST}\nThis conversation is about to be replaced by a summary, because it fills the context window. \
+Write that summary now, as text only: call no tool, and do not go on with the work.\n\
+Whoever continues has nothing but your summary and the files read last, so it must hold:\n\
+1. what was asked for: every request and correction that still counts, in the words in which it was made;\n\
+2. where the work stands: what is done, what was being done at this moment, what is next;\n\
+3. what was found out, with paths, lines, names, commands and exact values; decisions and their reasons;\n\
+4. errors met, what was tried against them and what helped;\n\
+5. agents that were started: id, name, task, whether they have reported, and what they reported.\n\
+Be exact rather than brief where a detail is needed to go on; leave out what is not.\n</summary-request>"
+    )
+}
+
+/// What stands before the summary in the message that begins the conversation anew.
+pub fn summary_head() -> &'static str {
+    "This conversation goes on from an earlier part that was replaced by the following summary, because it filled the \
+context window. Go on from where it ends, without asking or telling about the summary.\n\n"
 }

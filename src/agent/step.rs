@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use serde_json::Value;
 
+use super::compact::{Attached, Compacted, Compaction, Trigger};
 use crate::core::agent::{Activity, Progress};
 use crate::core::entry::Origin;
 use crate::core::limits;
@@ -74,6 +75,13 @@ pub enum Event {
     Inputs(Vec<Input>),
     /// The model answered.
     Reply(Reply),
+    /// The model summarised the conversation; these files are to be shown again.
+    Summarised {
+        /// The summary.
+        reply: Reply,
+        /// Oldest read first.
+        files: Vec<Attached>,
+    },
     /// The model did not answer.
     ModelFailed(ModelError),
     /// A tool answered.
@@ -85,6 +93,8 @@ pub enum Event {
     },
     /// End the turn: running calls are to end soon.
     Cancel,
+    /// The driver's own: the model call waits before it is repeated, for this reason; or goes on.
+    ModelWaits(Option<String>),
     /// The driver's own: try again to write what could not be written.
     RetryWrite,
 }
@@ -98,6 +108,15 @@ pub enum Effect {
     RecordUser(Vec<UserLine>),
     /// Call the model with the conversation as it is.
     CallModel,
+    /// Ask the model to summarise the conversation.
+    Summarise {
+        /// The request's messages.
+        messages: Vec<Message>,
+        /// Files to be shown again, oldest read first.
+        files: Vec<String>,
+    },
+    /// Write the boundary and the summary.
+    RecordCompaction(Compacted),
     /// Run these calls.
     RunTools(Vec<Call>),
     /// Make what runs end soon; its events still come.
@@ -130,14 +149,16 @@ pub enum TurnEnd {
 }
 
 #[derive(Debug)]
-enum Phase {
+pub(super) enum Phase {
     Idle,
     Model,
+    /// The model summarises.
+    Summary(Trigger),
     Tools(Vec<Slot>),
 }
 
 #[derive(Debug)]
-struct Slot {
+pub(super) struct Slot {
     call: Call,
     class: Class,
     activity: Activity,
@@ -154,15 +175,16 @@ enum SlotState {
 /// A conversation: what was said, and where it stands.
 #[derive(Debug)]
 pub struct Conversation {
-    messages: Vec<Message>,
-    phase: Phase,
+    pub(super) messages: Vec<Message>,
+    pub(super) phase: Phase,
     pending: VecDeque<Input>,
-    cancelled: bool,
+    pub(super) cancelled: bool,
     replies: u32,
     max_turns: Option<u32>,
-    progress: Progress,
-    usage: Usage,
+    pub(super) progress: Progress,
+    pub(super) usage: Usage,
     last_text: String,
+    pub(super) compaction: Compaction,
 }
 
 /// Tells what the machine needs to know of a call.
@@ -184,7 +206,16 @@ impl Conversation {
             progress: Progress::default(),
             usage: Usage::default(),
             last_text: String::new(),
+            compaction: Compaction::default(),
         }
+    }
+
+    /// With a context window of so many tokens (0 = unknown), of which so many are used.
+    #[must_use]
+    pub fn with_window(mut self, window: u64, used: u64) -> Self {
+        self.compaction.window = window;
+        self.compaction.used = used;
+        self
     }
 
     /// What was said so far.
@@ -225,10 +256,11 @@ impl Conversation {
                 if self.is_idle() && !self.pending.is_empty() { self.start_turn() } else { Vec::new() }
             }
             Event::Reply(reply) => self.on_reply(reply, classify),
+            Event::Summarised { reply, files } => self.on_summary(&reply, &files),
             Event::ModelFailed(error) => self.on_failure(&error),
             Event::ToolDone { id, output } => self.on_tool_done(&id, output),
             Event::Cancel => self.on_cancel(),
-            Event::RetryWrite => Vec::new(),
+            Event::ModelWaits(_) | Event::RetryWrite => Vec::new(),
         }
     }
 
@@ -240,7 +272,7 @@ impl Conversation {
         effects
     }
 
-    fn take_pending(&mut self) -> Vec<Effect> {
+    pub(super) fn take_pending(&mut self) -> Vec<Effect> {
         if self.pending.is_empty() {
             return Vec::new();
         }
@@ -270,6 +302,7 @@ impl Conversation {
         self.replies += 1;
         self.progress.reply(&reply.usage);
         self.usage.add(&reply.usage);
+        self.compaction.note_reply(&reply.usage);
         let text = text_of(&reply.content);
         if !text.trim().is_empty() {
             self.last_text.clone_from(&text);
@@ -307,7 +340,7 @@ impl Conversation {
     }
 
     /// Ends the turn, or goes on if something waits to be said.
-    fn finish(&mut self, end: TurnEnd) -> Vec<Effect> {
+    pub(super) fn finish(&mut self, end: TurnEnd) -> Vec<Effect> {
         let goes_on = !self.pending.is_empty() && matches!(end, TurnEnd::Answer { .. }) && !self.cancelled;
         if !goes_on {
             self.phase = Phase::Idle;
@@ -318,10 +351,13 @@ impl Conversation {
         effects
     }
 
-    fn next_call(&mut self) -> Effect {
+    pub(super) fn next_call(&mut self) -> Effect {
         if self.max_turns.is_some_and(|max| self.replies >= max) {
             self.phase = Phase::Idle;
             return Effect::EndTurn(TurnEnd::MaxTurns);
+        }
+        if self.compaction.is_due() {
+            return self.summarise(Trigger::Window);
         }
         self.call_model()
     }
@@ -402,13 +438,17 @@ impl Conversation {
     }
 
     fn on_failure(&mut self, error: &ModelError) -> Vec<Effect> {
-        if !matches!(self.phase, Phase::Model) {
-            return Vec::new();
+        match (&self.phase, error) {
+            (Phase::Model, ModelError::Overflow { .. }) if self.may_compact() => {
+                return vec![self.summarise(Trigger::Overflow)];
+            }
+            (Phase::Model, _) => {}
+            (Phase::Summary(trigger), _) => return self.on_summary_failure(*trigger, error),
+            (Phase::Idle | Phase::Tools(_), _) => return Vec::new(),
         }
         let end = match error {
             ModelError::Cancelled => TurnEnd::Cancelled,
-            ModelError::Api { status, .. } => TurnEnd::Failed { status: Some(*status), message: error.to_string() },
-            ModelError::Unusable(_) => TurnEnd::Failed { status: None, message: error.to_string() },
+            error => TurnEnd::Failed { status: error.status(), message: error.to_string() },
         };
         self.finish(end)
     }
@@ -416,7 +456,7 @@ impl Conversation {
     fn on_cancel(&mut self) -> Vec<Effect> {
         match self.phase {
             Phase::Idle => Vec::new(),
-            Phase::Model => {
+            Phase::Model | Phase::Summary(_) => {
                 self.cancelled = true;
                 vec![Effect::CancelRunning]
             }

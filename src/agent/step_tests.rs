@@ -58,6 +58,8 @@ fn kinds(effects: &[Effect]) -> Vec<&'static str> {
             Effect::RecordReply(_) => "reply",
             Effect::RecordUser(_) => "user",
             Effect::CallModel => "model",
+            Effect::Summarise { .. } => "summarise",
+            Effect::RecordCompaction(_) => "compaction",
             Effect::RunTools(_) => "tools",
             Effect::CancelRunning => "cancel",
             Effect::EndTurn(_) => "end",

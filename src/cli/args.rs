@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::{demo, doctor, logs, ps, result, stop, transcript, wait};
+use super::{demo, doctor, logs, ps, result, serve, stop, transcript, wait};
 use crate::permission::Mode;
 
 /// Run a session in which every agent is a process of its own
@@ -47,6 +47,8 @@ pub(super) enum Verb {
     Transcript(transcript::TranscriptArgs),
     /// See agents at work without a model: they survey a folder
     Demo(demo::DemoArgs),
+    /// Play models for tests
+    Model(serve::ModelArgs),
     /// Look for what is wrong with the installation, and how to mend it
     Doctor(doctor::DoctorArgs),
 }
@@ -57,8 +59,20 @@ pub(super) enum OutputFormat {
     /// The text of the last turn
     #[default]
     Text,
-    /// One JSON object
+    /// One JSON object; with --verbose all messages, as an array
     Json,
+    /// A JSON object per line, as things happen; the last one is the result
+    StreamJson,
+}
+
+/// What is read from standard input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(super) enum InputFormat {
+    /// The prompt, or what is added to it
+    #[default]
+    Text,
+    /// A JSON object per line, each a message that is answered by a result of its own
+    StreamJson,
 }
 
 /// Flags of a run.
@@ -73,9 +87,27 @@ pub(super) struct RunArgs {
     /// Print the result in this form
     #[arg(long, value_name = "FORM", default_value = "text", help_heading = "Run")]
     pub output_format: OutputFormat,
+    /// Read standard input in this form; stream-json needs --output-format stream-json
+    #[arg(long, value_name = "FORM", default_value = "text", help_heading = "Run")]
+    pub input_format: InputFormat,
+    /// Print the parts of replies as they come; needs --output-format stream-json
+    #[arg(long, help_heading = "Run")]
+    pub include_partial_messages: bool,
+    /// Tell of agents on standard error; with --output-format json, print all messages as an array
+    #[arg(long, help_heading = "Run")]
+    pub verbose: bool,
     /// End the run after N replies of the model
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Run")]
     pub max_turns: Option<u32>,
+    /// End the run when it has cost more than X USD, its agents included
+    #[arg(long, value_name = "X", value_parser = usd, help_heading = "Run")]
+    pub max_budget_usd: Option<f64>,
+    /// Take the answer in the form of this JSON schema, a text or a file
+    #[arg(long, value_name = "SCHEMA", help_heading = "Run")]
+    pub json_schema: Option<String>,
+    /// Return after the main turn and leave agents running
+    #[arg(long, help_heading = "Run")]
+    pub detach: bool,
     /// Work in this folder instead of the current one
     #[arg(long, value_name = "FOLDER", help_heading = "Run")]
     pub cwd: Option<PathBuf>,
@@ -96,6 +128,9 @@ pub(super) struct RunArgs {
     /// Use this model: an alias, a full id, or playbook:FILE
     #[arg(long, value_name = "MODEL", help_heading = "Model")]
     pub model: Option<String>,
+    /// Go on with this model when the other one is overloaded or broken
+    #[arg(long, value_name = "MODEL", help_heading = "Model")]
+    pub fallback_model: Option<String>,
     /// Only hand out work and put results together: workers do all else
     #[arg(long, help_heading = "Model")]
     pub coordinator: bool,
@@ -106,6 +141,9 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "TEXT", help_heading = "Model")]
     pub append_system_prompt: Option<String>,
 
+    /// Offer the main conversation these tools only, such as Read,Grep; "" is none (can be repeated)
+    #[arg(long, value_name = "NAMES", num_args = 1.., help_heading = "Permissions")]
+    pub tools: Vec<String>,
     /// Decide what no rule decides in this way
     #[arg(long, value_name = "MODE", value_parser = modes(), help_heading = "Permissions")]
     pub permission_mode: Option<String>,
@@ -121,6 +159,11 @@ pub(super) struct RunArgs {
     /// Treat this folder like the working folder (can be repeated)
     #[arg(long, value_name = "FOLDER", num_args = 1.., help_heading = "Permissions")]
     pub add_dir: Vec<PathBuf>,
+}
+
+fn usd(text: &str) -> Result<f64, String> {
+    let amount = text.trim().trim_start_matches('$').parse::<f64>().ok().filter(|x| x.is_finite() && *x > 0.0);
+    amount.ok_or_else(|| "an amount of USD over 0, such as 2.50".to_owned())
 }
 
 fn modes() -> clap::builder::PossibleValuesParser {
@@ -160,7 +203,7 @@ mod tests {
                 well_formed(&format!("{path} {}", arg.get_id()), arg.get_help().map(ToString::to_string));
             }
             let has_json = command.get_arguments().any(|a| a.get_long() == Some("json"));
-            assert!(has_json || path == "lead", "{path} has no --json");
+            assert!(has_json || command.has_subcommands(), "{path} has no --json");
         });
     }
 
@@ -192,8 +235,13 @@ mod tests {
             &["-p", "--continue", "--resume", "y"],
             &["-p", "--permission-mode", "plan", "--dangerously-skip-permissions"],
             &["-p", "--permission-mode", "yolo"],
-            &["-p", "--output-format", "stream-json"],
+            &["-p", "--output-format", "yaml"],
+            &["-p", "--input-format", "json"],
             &["-p", "--max-turns", "0"],
+            &["-p", "--max-budget-usd", "0"],
+            &["-p", "--max-budget-usd", "nan"],
+            &["model", "serve"],
+            &["model", "serve", "--playbook", "x", "--port", "65536"],
         ] {
             assert!(parse(bad).is_err(), "{bad:?}");
         }

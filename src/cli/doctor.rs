@@ -11,15 +11,16 @@ use nix::unistd::{AccessFlags, access};
 use serde::Serialize;
 
 use super::error::{CliError, Exit, with_causes};
-use super::folders::Folders;
+use super::folders::{Folders, shows_secrets};
 use super::leftovers;
 use super::options;
 use super::output::Output;
+use super::provider::ProviderCheck;
 use crate::core::frame::BUILD;
 use crate::core::limits::deadlines;
 use crate::core::text;
 use crate::store::runtime::list;
-use crate::supervisor::Launcher;
+use crate::supervisor::{Given, Launcher};
 
 /// Arguments of `lead doctor`.
 #[derive(Args, Debug)]
@@ -56,6 +57,8 @@ struct Report {
     runtime_dir: PathBuf,
     /// Files of settings that exist, lowest layer first.
     settings: Vec<SettingsFile>,
+    /// The provider, if anything says that one is to be used.
+    provider: Option<ProviderCheck>,
     /// What is worth knowing and no fault.
     notes: Vec<String>,
     findings: Vec<Finding>,
@@ -82,6 +85,7 @@ pub(super) fn run(args: &DoctorArgs, out: &mut Output) -> Result<Exit, CliError>
     report.look_at_config(&folders);
     report.look_at_settings(&folders);
     report.look_at_runtime(&folders);
+    report.look_at_provider(&folders);
     report.findings.extend(leftovers::of_agents(&folders));
     if args.json {
         out.json(&report)?;
@@ -97,7 +101,7 @@ impl Report {
     }
 
     fn look_at_programs(&mut self) {
-        match Launcher::find("lead-worker", Vec::new(), Vec::new()) {
+        match Launcher::find("lead-worker", Given::default()) {
             Ok(launcher) => {
                 let program = launcher.program();
                 let shown = program.display().to_string();
@@ -115,6 +119,10 @@ impl Report {
             if which::which(program).is_err() {
                 self.notes.push(format!("{program} is not on PATH; it is needed for {use_of} only"));
             }
+        }
+        if shows_secrets() {
+            self.notes
+                .push("secrets in the environment of this program can be seen in /proc by your processes".to_owned());
         }
         if !knows_peer_pidfd() {
             self.notes.push("this kernel does not hand over the pidfd of a socket's peer (Linux 6.5 does)".to_owned());
@@ -157,6 +165,18 @@ impl Report {
         }
     }
 
+    fn look_at_provider(&mut self, folders: &Folders) {
+        // What is wrong with the settings is found elsewhere.
+        let Ok(loaded) = options::load(&folders.cwd, None, folders) else { return };
+        match ProviderCheck::of(&loaded.settings, folders) {
+            None => {}
+            Some((check, finding)) => {
+                self.provider = Some(check);
+                self.findings.extend(finding);
+            }
+        }
+    }
+
     fn for_person(&self, findings_only: bool) -> String {
         let mut lines = Vec::new();
         if !findings_only {
@@ -174,6 +194,9 @@ impl Report {
                     file.layer,
                     file.keys.join(", ")
                 ));
+            }
+            if let Some(provider) = &self.provider {
+                lines.push(format!("provider        {}", provider.for_person()));
             }
             lines.extend(self.notes.iter().map(|note| format!("note            {note}")));
         }

@@ -14,6 +14,7 @@ use crate::core::ids::AgentId;
 use crate::core::text;
 use crate::lead::LeadError;
 use crate::model::ModelError;
+use crate::model::serve::ServeError;
 use crate::proc::StopSignal;
 use crate::settings::SettingsError;
 use crate::settings::models::UnknownModel;
@@ -114,6 +115,9 @@ pub(super) enum CliError {
     /// The owner of an agent says no.
     #[error("refused: {0}")]
     Refused(String),
+    /// A playbook is not served.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
     /// The session did not start.
     #[error(transparent)]
     Lead(#[from] LeadError),
@@ -165,6 +169,8 @@ impl CliError {
             Self::TimedOut { .. } => (Exit::TimedOut, "timed_out"),
             Self::Nested(_) => (Exit::Refused, "nested_session"),
             Self::NotForAgents { .. } | Self::Refused(_) => (Exit::Refused, "refused"),
+            Self::Serve(ServeError::Playbook(_)) => (Exit::Usage, "playbook"),
+            Self::Serve(ServeError::Listen { .. }) => (Exit::Refused, "port"),
             Self::Lead(error) => lead_kind(error),
             Self::Store(error) => store_kind(error),
             Self::Wire(error) => wire_kind(error),
@@ -178,7 +184,7 @@ impl CliError {
     fn hint(&self) -> Option<String> {
         match self {
             Self::Usage { hint, .. } => hint.clone(),
-            Self::NoModel => Some(NO_MODEL.to_owned()),
+            Self::NoModel | Self::Lead(LeadError::Model(ModelError::NoCredentials)) => Some(WAYS_TO_A_MODEL.to_owned()),
             Self::Ambiguous { .. } => Some("use more of the id".to_owned()),
             Self::NoAgent(_) => Some("`lead ps --all` lists all agents of this config folder".to_owned()),
             Self::NoSession(_) => Some("sessions are the .jsonl files under projects/ in the config folder".to_owned()),
@@ -186,6 +192,7 @@ impl CliError {
             Self::Nested(_) => Some("the setting lead.nestedSessions permits it".to_owned()),
             Self::TimedOut { .. } => Some("--timeout sets how long to wait".to_owned()),
             Self::Lead(LeadError::Running { .. }) => Some("`lead ps` shows it; wait for its end, or end it".to_owned()),
+            Self::Serve(ServeError::Listen { .. }) => Some("without --port a free one is taken".to_owned()),
             Self::NoRun { id, .. } => Some(format!("`lead result {id}` prints the latest")),
             Self::NotRunning { id, .. } => Some(format!("`lead result {id}` prints what it answered")),
             Self::NeverStarted(_)
@@ -194,6 +201,7 @@ impl CliError {
             | Self::Folder { .. }
             | Self::NotForAgents { .. }
             | Self::Refused(_)
+            | Self::Serve(ServeError::Playbook(_))
             | Self::Lead(_)
             | Self::Store(_)
             | Self::Wire(_)
@@ -218,13 +226,20 @@ impl CliError {
     }
 }
 
-const NO_MODEL: &str = "\
-a model is named by, first match wins:
-  --model NAME              for one run
-  the setting `model`       in settings.json
-  ANTHROPIC_MODEL           in the environment
-This version runs playbooks only: --model playbook:FILE.
-To see agents at work without any model or key, run: lead demo";
+/// The one screen for whoever has no model yet.
+const WAYS_TO_A_MODEL: &str = "\
+To see agents at work right now, without any model or key: lead demo
+
+Ways to a model of your own:
+  ANTHROPIC_API_KEY=KEY        a key of the Messages API, in the environment
+  ANTHROPIC_AUTH_TOKEN=TOKEN   a token in its place, sent as bearer
+  ANTHROPIC_BASE_URL=URL       another server of that API; one on this machine needs no key
+  --model playbook:FILE        no provider at all: a file says what the model answers
+Which model, the first that is there counts:
+  --model NAME                 opus, sonnet, haiku, a full id, or playbook:FILE
+  `model` in settings.json
+  ANTHROPIC_MODEL=NAME         in the environment
+`lead doctor` checks credentials and provider without sending a prompt.";
 
 fn lead_kind(error: &LeadError) -> (Exit, &'static str) {
     match error {
@@ -234,7 +249,10 @@ fn lead_kind(error: &LeadError) -> (Exit, &'static str) {
         LeadError::Usage(_) => (Exit::Usage, "usage"),
         LeadError::WorkingFolder { .. } => (Exit::Usage, "folder"),
         LeadError::Model(ModelError::Unusable(_)) => (Exit::Usage, "model"),
-        LeadError::Model(ModelError::Api { .. } | ModelError::Cancelled) => (Exit::Failed, "model"),
+        LeadError::Model(ModelError::NoCredentials) => (Exit::Usage, "credentials"),
+        LeadError::Model(
+            ModelError::Api { .. } | ModelError::Overflow { .. } | ModelError::NoReply(_) | ModelError::Cancelled,
+        ) => (Exit::Failed, "model"),
         LeadError::Store(error) => store_kind(error),
         LeadError::Wire(error) => wire_kind(error),
         LeadError::Launch(_) => (Exit::Failed, "launch"),

@@ -52,6 +52,9 @@ pub(super) fn events_of(line: &Line) -> Vec<LogEvent> {
         Line::Enqueued(enqueued) => one(&enqueued.timestamp, &enqueued.from, "queued", &enqueued.content),
         Line::Mode(mode) => one("", "agent", "mode", &mode.mode),
         Line::Boundary(_) => one("", "agent", "compacted", "what came before was replaced by a summary"),
+        Line::Switched(switch) => {
+            one(&switch.timestamp, "agent", "model", &format!("{} goes on: {}", switch.to, switch.reason))
+        }
         Line::Other => Vec::new(),
     }
 }

@@ -1,12 +1,32 @@
 //! Where this program works, as the environment says. Read once, at the start of a command.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use super::error::CliError;
 use crate::core::env::{self, Vars};
 use crate::core::paths::ConfigDir;
+use crate::proc::hide_values;
 use crate::store::StoreError;
 use crate::store::runtime::RuntimeDir;
+
+/// The environment at the start, and whether its secrets could be hidden.
+static ENVIRONMENT: OnceLock<(Vars, bool)> = OnceLock::new();
+
+/// Reads the environment and hides the secrets in it from whoever looks at this process (spec 5.6).
+/// To be called first thing in `main`, before there is a second thread.
+pub(super) fn take_environment() {
+    let _ = ENVIRONMENT.get_or_init(|| (variables(), hide_values(env::names_secret).is_ok()));
+}
+
+/// Whether the secrets of this process's environment can be seen in `/proc`.
+pub(super) fn shows_secrets() -> bool {
+    ENVIRONMENT.get().is_some_and(|(_, is_hidden)| !is_hidden)
+}
+
+fn variables() -> Vars {
+    std::env::vars_os().filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?))).collect()
+}
 
 /// Folders and environment of this process.
 #[derive(Clone, Debug)]
@@ -26,8 +46,7 @@ pub(super) struct Folders {
 impl Folders {
     /// Reads environment and working folder.
     pub(super) fn of_process() -> Result<Self, CliError> {
-        let environment: Vars =
-            std::env::vars_os().filter_map(|(n, v)| Some((n.into_string().ok()?, v.into_string().ok()?))).collect();
+        let environment = ENVIRONMENT.get().map_or_else(variables, |(taken, _)| taken.clone());
         let given = |name: &str| path_of(&environment, name);
         let home = given("HOME").or_else(home_of_user);
         let config = match given(env::CONFIG_DIR) {

@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::args::RunArgs;
+use serde_json::Value;
+
+use super::args::{OutputFormat, RunArgs};
 use super::caller::acting_agent;
 use super::error::CliError;
 use super::folders::{Folders, real_folder};
@@ -17,6 +19,7 @@ use crate::lead::{SessionChoice, SessionOptions};
 use crate::permission::Mode;
 use crate::settings::models::{ModelTable, PLAYBOOK, ResolvedModel};
 use crate::settings::{Loaded, RuleKind, Settings, SettingsSources};
+use crate::tool::TOOLS;
 
 /// Settings of the machine's administrator.
 const MANAGED: &str = "/etc/claude-code/managed-settings.json";
@@ -55,11 +58,14 @@ pub(super) fn resolve(run: &Run, session: SessionChoice, folders: &Folders) -> R
     }
     let models = loaded.settings.models();
     let model = choose_model(flags.model.as_deref(), &loaded.settings, &models, folders)?;
+    let fallback = fallback(flags.fallback_model.as_deref(), &model, &models, folders)?;
     let mut environment = folders.environment.clone();
     for (name, value) in &loaded.settings.env {
         environment.retain(|(n, _)| n != name);
         environment.push((name.clone(), value.clone()));
     }
+    // With JSON it has a meaning of its own, and programs that read that always say it.
+    let told = flags.verbose && flags.output_format == OutputFormat::Text;
     Ok(SessionOptions {
         config_dir: folders.config.clone(),
         runtime_dir: folders.runtime.clone(),
@@ -75,9 +81,14 @@ pub(super) fn resolve(run: &Run, session: SessionChoice, folders: &Folders) -> R
         coordinator: run.coordinator,
         prompt: None,
         max_turns: flags.max_turns,
+        fallback,
+        max_budget_usd: flags.max_budget_usd,
+        tools: tools(&flags.tools)?,
+        json_schema: flags.json_schema.as_deref().map(|text| schema(text, &folders.cwd)).transpose()?,
+        detach: flags.detach,
         system_prompt: flags.system_prompt.clone(),
         append_system_prompt: flags.append_system_prompt.clone(),
-        progress: run.progress == Progress::Shown || output::is_watched(),
+        progress: run.progress == Progress::Shown || told || output::is_watched(),
     })
 }
 
@@ -149,6 +160,45 @@ fn choose_model(
     ];
     let name = said.into_iter().flatten().map(str::trim).find(|name| !name.is_empty()).ok_or(CliError::NoModel)?;
     Ok(models.resolve(&playbook_path(name, &folders.cwd))?)
+}
+
+fn fallback(
+    flag: Option<&str>,
+    model: &ResolvedModel,
+    models: &ModelTable,
+    folders: &Folders,
+) -> Result<Option<ResolvedModel>, CliError> {
+    let Some(name) = flag else { return Ok(None) };
+    let found = models.resolve(&playbook_path(name.trim(), &folders.cwd))?;
+    if found == *model {
+        return Err(CliError::usage(format!("--fallback-model is the model itself, {model}")));
+    }
+    Ok(Some(found))
+}
+
+/// Names of `--tools`; none = all. A name that nobody has is a slip of the pen.
+fn tools(said: &[String]) -> Result<Option<Vec<String>>, CliError> {
+    if said.is_empty() {
+        return Ok(None);
+    }
+    let names = said.iter().flat_map(|list| list.split([',', ' '])).map(str::trim).filter(|name| !name.is_empty());
+    let names: Vec<String> = names.map(|name| if name == "Task" { "Agent" } else { name }.to_owned()).collect();
+    match names.iter().find(|name| !TOOLS.contains(&name.as_str())) {
+        Some(unknown) => Err(CliError::usage(format!("--tools: there is no tool {unknown:?}"))
+            .with_hint(format!("tools are: {}", TOOLS.join(", ")))),
+        None => Ok(Some(names)),
+    }
+}
+
+/// `--json-schema`: the schema itself, or a file that holds it, as the shell sees it.
+fn schema(said: &str, cwd: &Path) -> Result<Value, CliError> {
+    let wrong = |why: String| CliError::usage(format!("--json-schema: {why}"));
+    let text = if said.trim_start().starts_with('{') {
+        said.to_owned()
+    } else {
+        std::fs::read_to_string(cwd.join(said)).map_err(|e| wrong(format!("can't read the file {said:?}: {e}")))?
+    };
+    serde_json::from_str(&text).map_err(|e| wrong(format!("the schema is no JSON: {e}")))
 }
 
 /// A playbook's file as seen from everywhere, since agents may work in other folders. A word that

@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use tokio::sync::mpsc;
 
-use super::error::CliError;
+use super::error::{CliError, with_causes};
 use crate::core::limits;
+use crate::lead::{InputKind, Inputs, SessionInput};
 
 /// What standard input had to say.
 #[derive(Debug, PartialEq, Eq)]
@@ -23,22 +25,54 @@ enum Said {
     TooMuch,
 }
 
-/// Puts the prompt together: `argument`, then what standard input says, joined by a newline. `None`
-/// if both are empty. A pipe that says nothing for `silence` is given up, which `tell` is told.
+/// A prompt, or where it comes from.
+pub(super) enum Prompt {
+    /// It is known; none = there is none.
+    Known(Option<String>),
+    /// A pipe may have more to say: the session starts meanwhile.
+    Coming(Inputs),
+}
+
+/// Puts the prompt together: `argument`, then what standard input says, joined by a newline. A pipe
+/// beside an argument is read by a thread of its own, so that it does not hold the start up. One that
+/// says nothing for `silence` is given up, which `tell` is told.
 pub(super) fn read(
     argument: Option<String>,
     silence: Duration,
+    tell: impl FnOnce(&str) + Send + 'static,
+) -> Result<Prompt, CliError> {
+    let cant = |source| CliError::System { action: "read standard input", source };
+    let file = match io::stdin().as_fd().try_clone_to_owned().map(File::from) {
+        Ok(file) if !file.is_terminal() => file,
+        // Closed, or a person sits there, whose words are for the screen.
+        _ => return join(argument, String::new()).map(Prompt::Known),
+    };
+    if argument.as_ref().is_none_or(|a| a.trim().is_empty()) || !may_be_silent(&file).map_err(cant)? {
+        let said = listen(&file, silence).map_err(cant)?;
+        return whole(argument, said, silence, tell).map(Prompt::Known);
+    }
+    let (sender, receiver) = mpsc::channel(1);
+    let listener = move || {
+        let said = listen(&file, silence).map_err(cant).and_then(|said| whole(argument, said, silence, tell));
+        let said = match said {
+            Ok(text) => SessionInput::Message { text: text.unwrap_or_default(), id: None },
+            Err(error) => SessionInput::Unusable(with_causes(&error)),
+        };
+        // A session that is over by now needs no prompt.
+        let _ = sender.blocking_send(said);
+    };
+    std::thread::Builder::new().name("prompt".to_owned()).spawn(listener).map_err(cant)?;
+    Ok(Prompt::Coming(Inputs { receiver, kind: InputKind::Prompt }))
+}
+
+/// The prompt, now that standard input had its say.
+fn whole(
+    argument: Option<String>,
+    said: Said,
+    silence: Duration,
     tell: impl FnOnce(&str),
 ) -> Result<Option<String>, CliError> {
-    let stdin = io::stdin().as_fd().try_clone_to_owned().map(File::from);
-    let piped = match stdin {
-        Ok(file) if !file.is_terminal() => {
-            listen(&file, silence).map_err(|source| CliError::System { action: "read standard input", source })?
-        }
-        // Closed, or a person sits there, whose words are for the screen.
-        _ => Said::Bytes(Vec::new()),
-    };
-    let piped = match piped {
+    let piped = match said {
         Said::Bytes(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Said::TooMuch => return Err(too_long()),
         Said::Nothing => {
@@ -71,19 +105,30 @@ fn too_long() -> CliError {
 /// Reads to the end. What may stay open in silence, a pipe or a socket, has `silence` to say its
 /// first byte; a writer that began is waited for.
 fn listen(file: &File, silence: Duration) -> io::Result<Said> {
-    let kind = file.metadata()?.file_type();
-    if (kind.is_fifo() || kind.is_socket()) && !wait_readable(file, silence)? {
+    if may_be_silent(file)? && !wait_readable(file, silence)? {
         return Ok(Said::Nothing);
     }
     let mut bytes = Vec::new();
-    let mut rest = file;
-    loop {
-        match (&mut rest).take((limits::PROMPT_BYTES + 1 - bytes.len()) as u64).read_to_end(&mut bytes) {
-            Ok(_) if bytes.len() > limits::PROMPT_BYTES => return Ok(Said::TooMuch),
-            Ok(_) => return Ok(Said::Bytes(bytes)),
-            // Somebody made the pipe non-blocking.
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => drop(wait_readable(file, Duration::MAX)?),
-            Err(e) => return Err(e),
+    Waiting(file.try_clone()?).take(limits::PROMPT_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(if bytes.len() > limits::PROMPT_BYTES { Said::TooMuch } else { Said::Bytes(bytes) })
+}
+
+/// Whether it may stay open and say nothing.
+fn may_be_silent(file: &File) -> io::Result<bool> {
+    let kind = file.metadata()?.file_type();
+    Ok(kind.is_fifo() || kind.is_socket())
+}
+
+/// Waits for what is read, even if somebody made the pipe non-blocking.
+pub(super) struct Waiting(pub(super) File);
+
+impl Read for Waiting {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.read(into) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => drop(wait_readable(&self.0, Duration::MAX)?),
+                read => return read,
+            }
         }
     }
 }

@@ -7,9 +7,9 @@ use serde_json::{Map, Value, json};
 
 use super::error::{CliError, Exit};
 use crate::core::agent::Denial;
-use crate::core::ids::{SessionId, random_uuid};
+use crate::core::ids::{AgentId, SessionId, random_uuid};
 use crate::core::message::Usage;
-use crate::lead::{RunEnd, RunReport};
+use crate::lead::{ModelUse, RunEnd, RunReport};
 use crate::proc::StopSignal;
 
 /// One `result` object. Readers may rely on `type` being first.
@@ -23,15 +23,21 @@ pub(super) struct ResultLine {
     num_turns: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<String>,
+    /// The answer in the form of `--json-schema`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    structured_output: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     errors: Option<Vec<String>>,
     stop_reason: Option<String>,
     session_id: Option<String>,
-    total_cost_usd: u32,
+    total_cost_usd: f64,
     usage: Usage,
     #[serde(rename = "modelUsage")]
     model_usage: Map<String, Value>,
     permission_denials: Vec<Denial>,
+    /// Agents that `--detach` left running.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    detached: Vec<AgentId>,
     terminal_reason: Option<&'static str>,
     api_error_status: Option<u16>,
     uuid: String,
@@ -66,6 +72,7 @@ impl End {
                 errors: None,
             },
             RunEnd::MaxTurns => failed("error_max_turns", "max_turns"),
+            RunEnd::Budget(_) => failed("error_max_budget_usd", "max_budget_usd"),
             RunEnd::Quit(_) => failed(FAILED, "aborted_streaming"),
             RunEnd::Failed { status: None, .. } => failed(FAILED, "api_error"),
             // What existing readers know of a failure of the API: `success` that is an error.
@@ -88,7 +95,7 @@ pub(super) fn in_words(end: &RunEnd) -> String {
         RunEnd::Quit(StopSignal::Interrupt) => "ended by SIGINT".to_owned(),
         RunEnd::Quit(StopSignal::Terminate) => "ended by SIGTERM".to_owned(),
         RunEnd::Quit(StopSignal::Hangup) => "ended by SIGHUP".to_owned(),
-        RunEnd::Failed { message, .. } => message.clone(),
+        RunEnd::Failed { message, .. } | RunEnd::Budget(message) => message.clone(),
     }
 }
 
@@ -96,7 +103,7 @@ pub(super) fn in_words(end: &RunEnd) -> String {
 pub(super) fn exit_of(end: &RunEnd) -> Exit {
     match end {
         RunEnd::Answer(_) => Exit::Success,
-        RunEnd::MaxTurns | RunEnd::Failed { .. } => Exit::Failed,
+        RunEnd::MaxTurns | RunEnd::Budget(_) | RunEnd::Failed { .. } => Exit::Failed,
         RunEnd::Quit(signal) => Exit::Signal(*signal),
     }
 }
@@ -105,17 +112,6 @@ impl ResultLine {
     /// Of a run.
     pub(super) fn of_run(report: &RunReport) -> Self {
         let end = End::of(&report.end);
-        let usage = report.usage;
-        let model_usage = json!({
-            "inputTokens": usage.input_tokens,
-            "outputTokens": usage.output_tokens,
-            "cacheReadInputTokens": usage.cache_read_input_tokens,
-            "cacheCreationInputTokens": usage.cache_creation_input_tokens,
-            "webSearchRequests": 0,
-            "costUSD": 0,
-            "contextWindow": report.window,
-            "maxOutputTokens": report.max_tokens,
-        });
         Self {
             r#type: "result",
             subtype: end.subtype,
@@ -124,13 +120,15 @@ impl ResultLine {
             duration_api_ms: millis(report.api_time),
             num_turns: report.turns,
             result: end.result,
+            structured_output: report.structured.clone(),
             errors: end.errors,
             stop_reason: report.stop_reason.clone(),
             session_id: Some(report.session.to_string()),
-            total_cost_usd: 0,
-            usage,
-            model_usage: Map::from_iter([(report.model.clone(), model_usage)]),
+            total_cost_usd: report.models.iter().map(|used| used.cost_usd).sum(),
+            usage: report.usage,
+            model_usage: report.models.iter().map(|used| (used.id.clone(), of_model(used))).collect(),
             permission_denials: report.denials.clone(),
+            detached: report.detached.clone(),
             terminal_reason: end.terminal_reason,
             api_error_status: end.status,
             uuid: random_uuid(),
@@ -147,18 +145,34 @@ impl ResultLine {
             duration_api_ms: 0,
             num_turns: 0,
             result: None,
+            structured_output: None,
             errors: Some(vec![super::error::with_causes(error)]),
             stop_reason: None,
             session_id: session.map(ToString::to_string),
-            total_cost_usd: 0,
+            total_cost_usd: 0.0,
             usage: Usage::default(),
             model_usage: Map::new(),
             permission_denials: Vec::new(),
+            detached: Vec::new(),
             terminal_reason: None,
             api_error_status: None,
             uuid: random_uuid(),
         }
     }
+}
+
+fn of_model(used: &ModelUse) -> Value {
+    let usage = &used.usage;
+    json!({
+        "inputTokens": usage.input_tokens,
+        "outputTokens": usage.output_tokens,
+        "cacheReadInputTokens": usage.cache_read_input_tokens,
+        "cacheCreationInputTokens": usage.cache_creation_input_tokens,
+        "webSearchRequests": 0,
+        "costUSD": used.cost_usd,
+        "contextWindow": used.window,
+        "maxOutputTokens": used.max_tokens,
+    })
 }
 
 fn millis(duration: Duration) -> u64 {
@@ -169,15 +183,20 @@ fn millis(duration: Duration) -> u64 {
 mod tests {
     use super::*;
 
+    fn used(id: &str, cost_usd: f64) -> ModelUse {
+        let usage = Usage { output_tokens: 7, ..Usage::default() };
+        ModelUse { id: id.to_owned(), usage, cost_usd, window: 200_000, max_tokens: 32_000 }
+    }
+
     fn report(end: RunEnd) -> RunReport {
         RunReport {
             session: SessionId::random(),
             end,
             turns: 3,
             usage: Usage { input_tokens: 5, output_tokens: 7, ..Usage::default() },
-            model: "m".to_owned(),
-            window: 200_000,
-            max_tokens: 32_000,
+            models: vec![used("m", 0.25), used("n", 0.5)],
+            structured: None,
+            detached: vec![],
             denials: vec![],
             duration: Duration::from_millis(1500),
             api_time: Duration::from_millis(900),
@@ -200,6 +219,7 @@ mod tests {
         assert_eq!(line["session_id"], report.session.as_str());
         assert_eq!((&line["duration_ms"], &line["duration_api_ms"]), (&json!(1500), &json!(900)));
         assert_eq!(line["modelUsage"]["m"]["contextWindow"], 200_000);
+        assert_eq!((&line["modelUsage"]["n"]["costUSD"], &line["total_cost_usd"]), (&json!(0.5), &json!(0.75)));
         assert_eq!(line["usage"]["output_tokens"], 7);
         assert_eq!((&line["terminal_reason"], &line["api_error_status"]), (&json!("completed"), &Value::Null));
     }
@@ -209,6 +229,7 @@ mod tests {
         let failed = |status| RunEnd::Failed { status, message: "API error 529: full".to_owned() };
         let rows = [
             (RunEnd::MaxTurns, "error_max_turns", "max_turns", 1),
+            (RunEnd::Budget("used up".to_owned()), "error_max_budget_usd", "max_budget_usd", 1),
             (failed(Some(529)), "success", "api_error", 1),
             (failed(None), "error_during_execution", "api_error", 1),
             (RunEnd::Quit(StopSignal::Terminate), "error_during_execution", "aborted_streaming", 143),

@@ -1,18 +1,25 @@
 //! `lead -p`: one headless run, from its flags to its result and exit code (spec 7.1).
 
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use super::args::{OutputFormat, RunArgs};
+use tokio_util::sync::CancellationToken;
+
+use super::args::{InputFormat, OutputFormat, RunArgs};
 use super::error::{CliError, Exit};
 use super::folders::Folders;
 use super::options;
 use super::output::{self, Output};
-use super::prompt;
+use super::prompt::{self, Prompt};
 use super::result_line::{ResultLine, exit_of, in_words};
-use crate::core::ids::SessionId;
+use super::sink::{Sink, Written};
+use super::stream::{Partial, Stream};
+use super::stream_input;
+use crate::core::ids::{AgentId, SessionId};
 use crate::core::limits::deadlines;
 use crate::core::text;
-use crate::lead::{RunEnd, RunReport, SessionChoice, SessionOptions};
+use crate::lead::{Inputs, Listener, RunEnd, RunReport, SessionChoice, SessionOptions, Streams};
+use crate::proc::Signals;
 
 /// Whether agents' coming and going is told on standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,25 +50,115 @@ impl Run {
 
 pub(super) fn run(run: Run, out: &mut Output) -> Result<Exit, CliError> {
     let began = Instant::now();
-    let format = run.flags.output_format;
+    check_forms(&run.flags)?;
     let mut session = None;
-    let report = prepare(&run, &mut session).and_then(|options| live(options, &mut session));
-    match (report, format) {
-        (Ok(report), OutputFormat::Json) => {
-            out.json(&ResultLine::of_run(&report))?;
-            Ok(exit_of(&report.end))
+    let prepared = prepare(&run, &mut session);
+    let refused = |error: &CliError, session: &Option<SessionId>| {
+        ResultLine::of_refusal(error, session.as_ref(), began.elapsed())
+    };
+    match (run.flags.output_format, run.flags.verbose) {
+        (OutputFormat::Text, _) => {
+            let report = prepared.and_then(|prepared| live(prepared, &mut session, Streams::default()))?;
+            print_text(&report, out)
         }
-        (Ok(report), OutputFormat::Text) => print_text(&report, out),
-        (Err(error), OutputFormat::Json) => {
-            out.json(&ResultLine::of_refusal(&error, session.as_ref(), began.elapsed()))?;
-            Ok(error.exit())
+        (OutputFormat::Json, false) => {
+            match prepared.and_then(|prepared| live(prepared, &mut session, Streams::default())) {
+                Ok(report) => {
+                    out.json(&ResultLine::of_run(&report))?;
+                    Ok(exit_of(&report.end))
+                }
+                Err(error) => {
+                    out.json(&refused(&error, &session))?;
+                    Ok(error.exit())
+                }
+            }
         }
-        (Err(error), OutputFormat::Text) => Err(error),
+        (OutputFormat::Json, true) => {
+            let stream = Arc::new(Stream::new(Sink::kept(), Partial::Left));
+            let streams = heard_by(&stream, CancellationToken::new());
+            let report = prepared.and_then(|prepared| live(prepared, &mut session, streams));
+            let exit = ended(&stream, &report, |error| refused(error, &session));
+            stream.sink().print(out)?;
+            Ok(exit)
+        }
+        (OutputFormat::StreamJson, _) => {
+            let unheard = CancellationToken::new();
+            let (sink, written) = Sink::written(Output::stdout, unheard.clone())
+                .map_err(|source| CliError::System { action: "write the output", source })?;
+            let partial = if run.flags.include_partial_messages { Partial::Shown } else { Partial::Left };
+            let stream = Arc::new(Stream::new(sink, partial));
+            let streams = heard_by(&stream, unheard);
+            let report = prepared.and_then(|prepared| live(prepared, &mut session, streams));
+            let exit = ended(&stream, &report, |error| refused(error, &session));
+            stream.sink().end();
+            all_read(written, exit)
+        }
     }
 }
 
+fn heard_by(stream: &Arc<Stream>, unheard: CancellationToken) -> Streams {
+    Streams { listener: Some(Arc::clone(stream) as Arc<dyn Listener>), unheard, inputs: None }
+}
+
+/// How the run ended; one that did not begin gets its result line here.
+fn ended(stream: &Stream, report: &Result<RunReport, CliError>, refused: impl FnOnce(&CliError) -> ResultLine) -> Exit {
+    match report {
+        Ok(report) => exit_of(&report.end),
+        Err(error) => {
+            stream.result(&refused(error));
+            error.exit()
+        }
+    }
+}
+
+/// The forms of input and output that go together.
+fn check_forms(flags: &RunArgs) -> Result<(), CliError> {
+    let streams = flags.output_format == OutputFormat::StreamJson;
+    let needs = |flag: &str| {
+        let hint = "add --output-format stream-json";
+        Err(CliError::usage(format!("{flag} needs --output-format stream-json")).with_hint(hint))
+    };
+    if flags.include_partial_messages && !streams {
+        return needs("--include-partial-messages");
+    }
+    if flags.input_format == InputFormat::StreamJson {
+        if !streams {
+            return needs("--input-format stream-json");
+        }
+        if flags.prompt.is_some() {
+            let hint = r#"leave the argument out and send {"type":"user","message":{"role":"user","content":"…"}}"#;
+            return Err(
+                CliError::usage("with --input-format stream-json prompts come on standard input only").with_hint(hint)
+            );
+        }
+    }
+    Ok(())
+}
+
+/// How long what is not yet read is waited for once a signal has ended the run.
+const UNREAD_GRACE: Duration = Duration::from_millis(400);
+
+/// Waits until everything is written, as long as the reader takes. A signal ends that wait: from
+/// here on nothing else of this process would react to one.
+fn all_read(written: Written, exit: Exit) -> Result<Exit, CliError> {
+    let hurry = matches!(exit, Exit::Signal(_));
+    let runtime = runtime()?;
+    let done = runtime.block_on(async {
+        let mut signals =
+            Signals::listen().map_err(|source| CliError::System { action: "listen to signals", source })?;
+        tokio::select! {
+            // A thread that is gone without a word has panicked, and that is on standard error.
+            done = written => done.unwrap_or(Ok(())).map(|()| exit),
+            signal = signals.recv() => Ok(Exit::Signal(signal)),
+            () = crate::proc::deadline(Some(Instant::now() + UNREAD_GRACE)), if hurry => Ok(exit),
+        }
+    });
+    runtime.shutdown_background();
+    done
+}
+
 /// Everything up to the start. `session` is set as soon as it is known.
-fn prepare(run: &Run, session: &mut Option<SessionId>) -> Result<SessionOptions, CliError> {
+fn prepare(run: &Run, session: &mut Option<SessionId>) -> Result<Prepared, CliError> {
     let choice = options::session_choice(&run.flags)?;
     *session = match &choice {
         SessionChoice::New(id) | SessionChoice::Resume(id) => Some(id.clone()),
@@ -70,19 +167,32 @@ fn prepare(run: &Run, session: &mut Option<SessionId>) -> Result<SessionOptions,
     let folders = Folders::of_process()?;
     let is_new = matches!(choice, SessionChoice::New(_));
     let mut options = options::resolve(run, choice, &folders)?;
-    options.prompt = if run.reads_input {
+    if run.flags.input_format == InputFormat::StreamJson {
+        return Ok(Prepared { options, inputs: Some(stream_input::messages()?) });
+    }
+    let prompt = if run.reads_input {
         prompt::read(run.flags.prompt.clone(), deadlines().stdin_silence, output::tell)?
     } else {
-        run.flags.prompt.clone()
+        Prompt::Known(run.flags.prompt.clone())
     };
-    if is_new && options.prompt.is_none() {
-        return Err(no_prompt(&run.flags));
+    match prompt {
+        Prompt::Known(None) if is_new => Err(no_prompt(&run.flags)),
+        Prompt::Known(prompt) => {
+            options.prompt = prompt;
+            Ok(Prepared { options, inputs: None })
+        }
+        Prompt::Coming(inputs) => Ok(Prepared { options, inputs: Some(inputs) }),
     }
-    Ok(options)
+}
+
+/// A session about to start, and what is said to it after that.
+struct Prepared {
+    options: SessionOptions,
+    inputs: Option<Inputs>,
 }
 
 fn no_prompt(flags: &RunArgs) -> CliError {
-    let swallowed = [flags.allowed_tools.len(), flags.disallowed_tools.len(), flags.add_dir.len()];
+    let swallowed = [flags.allowed_tools.len(), flags.disallowed_tools.len(), flags.tools.len(), flags.add_dir.len()];
     let hint = if swallowed.iter().any(|n| *n > 1) {
         "a list takes every word behind it: put the prompt before the list, or behind `--`"
     } else {
@@ -91,12 +201,15 @@ fn no_prompt(flags: &RunArgs) -> CliError {
     CliError::usage("there is no prompt").with_hint(hint)
 }
 
-fn live(options: SessionOptions, session: &mut Option<SessionId>) -> Result<RunReport, CliError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|source| CliError::System { action: "start the runtime", source })?;
-    let report = runtime.block_on(crate::lead::run(options));
+fn runtime() -> Result<tokio::runtime::Runtime, CliError> {
+    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    built.map_err(|source| CliError::System { action: "start the runtime", source })
+}
+
+fn live(prepared: Prepared, session: &mut Option<SessionId>, streams: Streams) -> Result<RunReport, CliError> {
+    let runtime = runtime()?;
+    let streams = Streams { inputs: prepared.inputs, ..streams };
+    let report = runtime.block_on(crate::lead::run_with(prepared.options, streams));
     // What still blocks, such as a wait for a lock, must not hold the exit up.
     runtime.shutdown_background();
     let report = report?;
@@ -108,6 +221,10 @@ fn print_text(report: &RunReport, out: &mut Output) -> Result<Exit, CliError> {
     let id = &report.session;
     for line in denied(report) {
         output::tell(&line);
+    }
+    if !report.detached.is_empty() {
+        let ids: Vec<&str> = report.detached.iter().map(AgentId::as_str).collect();
+        output::tell(&format!("lead: left running: {} (`lead ps` shows them)", ids.join(", ")));
     }
     match &report.end {
         RunEnd::Answer(answer) if answer.is_empty() => {}

@@ -6,9 +6,10 @@ use clap::{CommandFactory, FromArgMatches};
 
 use super::args::{Cli, OutputFormat, Verb};
 use super::error::{CliError, Exit};
-use super::folders::Folders;
+use super::folders::{Folders, take_environment};
 use super::output::{self, Output};
-use super::{demo, doctor, log, logs, ps, result, run, stop, transcript, wait};
+use super::serve::ModelVerb;
+use super::{demo, doctor, log, logs, ps, result, run, serve, stop, transcript, wait};
 use crate::core::env;
 use crate::core::frame::BUILD;
 
@@ -28,6 +29,7 @@ fn print_version(out: &mut Output) -> Exit {
 }
 
 fn whole(out: &mut Output) -> Exit {
+    take_environment();
     let cli = match Cli::command().try_get_matches().and_then(|m| Cli::from_arg_matches(&m)) {
         Ok(cli) => cli,
         Err(error) => return told_by_clap(&error, out),
@@ -77,6 +79,7 @@ fn wants_json(cli: &Cli) -> bool {
         Some(Verb::Logs(args)) => args.json,
         Some(Verb::Transcript(args)) => args.json,
         Some(Verb::Doctor(args)) => args.json,
+        Some(Verb::Model(serve::ModelArgs { verb: ModelVerb::Serve(args) })) => args.json,
         Some(Verb::Demo(_)) | None => false,
     }
 }
@@ -91,8 +94,9 @@ fn dispatch(cli: Cli, out: &mut Output) -> Result<Exit, CliError> {
         Some(Verb::Transcript(args)) => transcript::run(&args, &Folders::of_process()?, out),
         Some(Verb::Doctor(args)) => doctor::run(&args, out),
         Some(Verb::Demo(args)) => demo::run(&args, out),
+        Some(Verb::Model(serve::ModelArgs { verb: ModelVerb::Serve(args) })) => serve::run(&args, out),
         None if cli.run.print => run::run(run::Run::of_flags(cli.run), out),
-        None if cli.run.output_format == OutputFormat::Json => {
+        None if cli.run.output_format != OutputFormat::Text => {
             Err(CliError::usage("--output-format is for runs without a screen").with_hint("add -p"))
         }
         None => Err(no_screen(cli.run.prompt.as_deref())),

@@ -84,7 +84,7 @@ fn markdown(line: &Line) -> String {
             format!("---\n\n*Run {} {}{error}*\n\n", outcome.run, outcome.status)
         }
         Line::Boundary(_) => "---\n\n*What came before was replaced by a summary*\n\n".to_owned(),
-        Line::Enqueued(_) | Line::Mode(_) | Line::Other => String::new(),
+        Line::Enqueued(_) | Line::Mode(_) | Line::Switched(_) | Line::Other => String::new(),
     }
 }
 

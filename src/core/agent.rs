@@ -89,6 +89,9 @@ pub struct Outcome {
     /// What the run used.
     #[serde(default)]
     pub usage: RunUsage,
+    /// The tokens of all its replies, added up: what was paid for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<Usage>,
     /// Tool calls that were not permitted.
     #[serde(default)]
     pub permission_denials: Vec<Denial>,

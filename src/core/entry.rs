@@ -26,7 +26,9 @@ pub enum Line {
     /// The session's mode changed.
     Mode(Mode),
     /// The conversation before this line was replaced by a summary.
-    Boundary(Boundary),
+    Boundary(Box<Boundary>),
+    /// Another model answers from here on.
+    Switched(ModelSwitch),
     /// A line of another kind, kept on disk and ignored.
     Other,
 }
@@ -72,6 +74,9 @@ pub struct Talk {
     /// The summary that follows a boundary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub is_compact_summary: Option<bool>,
+    /// Not part of the conversation as a person would be shown it (a summary).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub is_visible_in_transcript_only: Option<bool>,
     /// The run of the agent that this line belongs to (sidechains).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<u32>,
@@ -81,7 +86,7 @@ pub struct Talk {
 }
 
 /// Fields that are the same on every line of one process.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Place {
     /// `external`.
@@ -187,10 +192,62 @@ pub struct Mode {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Boundary {
+    /// Always `null`: readers stop here.
+    pub parent_uuid: Option<String>,
+    /// The line before it. What goes on from there instead of from this line was written after the
+    /// writer died between this line and its summary.
+    pub logical_parent_uuid: Option<String>,
+    /// Whether it belongs to an agent's own transcript.
+    pub is_sidechain: bool,
+    /// The agent whose transcript this is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_id: Option<String>,
+    /// For people.
+    pub content: String,
     /// Notifications consumed so far: agent id → latest run.
     pub consumed: BTreeMap<String, u32>,
+    /// Ids of the messages taken in last, the duplicate guards that would be lost with their lines.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub seen: Vec<String>,
+    /// Why and of what size.
+    pub compact_metadata: CompactMetadata,
     /// Id of this line.
     pub uuid: String,
+    /// ISO 8601.
+    pub timestamp: String,
+    /// The fields every line repeats for other readers.
+    #[serde(flatten)]
+    pub place: Place,
+}
+
+/// What a boundary tells of its compaction.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CompactMetadata {
+    /// `auto` (90 % of the window) or `overflow`.
+    pub trigger: String,
+    /// Tokens of the conversation before, as the latest reply counted them.
+    pub pre_tokens: u64,
+    /// Prompt and output tokens of the summary request.
+    pub summary_tokens: u64,
+}
+
+/// `{"type":"system","subtype":"lead_model_switch",…}`: the fallback model took over.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ModelSwitch {
+    /// The model that failed, with provider prefix.
+    pub from: String,
+    /// The model that answers now, with provider prefix.
+    pub to: String,
+    /// Why, in words.
+    pub reason: String,
+    /// Id of this line.
+    pub uuid: String,
+    /// ISO 8601.
+    pub timestamp: String,
+    /// The session.
+    pub session_id: String,
 }
 
 /// Reads one line (without its newline). `Err` is a line that is not a JSON object, such as the
@@ -209,7 +266,8 @@ pub fn parse_line(bytes: &[u8]) -> Result<Line, serde_json::Error> {
     let known = match (probe.kind.as_str(), probe.subtype.as_str(), probe.operation.as_str()) {
         ("user" | "assistant", _, _) => serde_json::from_slice(bytes).ok().map(|t| Line::Talk(Box::new(t))),
         ("system", "agent_outcome", _) => serde_json::from_slice(bytes).ok().map(|o| Line::Outcome(Box::new(o))),
-        ("system", "compact_boundary", _) => serde_json::from_slice(bytes).ok().map(Line::Boundary),
+        ("system", "compact_boundary", _) => serde_json::from_slice(bytes).ok().map(|b| Line::Boundary(Box::new(b))),
+        ("system", "lead_model_switch", _) => serde_json::from_slice(bytes).ok().map(Line::Switched),
         ("queue-operation", _, "enqueue") => serde_json::from_slice(bytes).ok().map(Line::Enqueued),
         ("mode", _, _) => serde_json::from_slice(bytes).ok().map(Line::Mode),
         _ => None,
@@ -246,6 +304,7 @@ impl Line {
             Self::Enqueued(e) => render(Some(("queue-operation", "enqueue")), e),
             Self::Mode(m) => render(Some(("mode", "")), m),
             Self::Boundary(b) => render(Some(("system", "compact_boundary")), b),
+            Self::Switched(s) => render(Some(("system", "lead_model_switch")), s),
             Self::Other => Ok(Vec::new()),
         }
     }

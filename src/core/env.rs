@@ -22,6 +22,16 @@ pub const DISABLE_BACKGROUND: &str = "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS";
 pub const DISABLE_BUILTIN_AGENTS: &str = "CLAUDE_AGENT_SDK_DISABLE_BUILTIN_AGENTS";
 /// Model of the session where neither flag nor settings name one.
 pub const MODEL: &str = "ANTHROPIC_MODEL";
+/// Key of the Messages API, sent as `x-api-key`.
+pub const API_KEY: &str = "ANTHROPIC_API_KEY";
+/// Token of the Messages API, sent as bearer.
+pub const AUTH_TOKEN: &str = "ANTHROPIC_AUTH_TOKEN";
+/// Where the Messages API is.
+pub const BASE_URL: &str = "ANTHROPIC_BASE_URL";
+/// Proxies for https, the first that is set counts.
+pub const HTTPS_PROXIES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+/// Hosts that are reached without a proxy, the first that is set counts.
+pub const NO_PROXIES: [&str; 2] = ["NO_PROXY", "no_proxy"];
 /// Set for tools: this is an agent's shell.
 pub const CLAUDECODE: &str = "CLAUDECODE";
 /// Set for tools: the session.
@@ -45,7 +55,7 @@ pub fn withheld_from_tools() -> impl Iterator<Item = &'static str> {
 }
 
 /// Credentials of model providers: neither agents' environments nor tools have them.
-pub const MODEL_CREDENTIALS: [&str; 2] = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"];
+pub const MODEL_CREDENTIALS: [&str; 2] = [API_KEY, AUTH_TOKEN];
 
 /// `1 true yes on`, in any case.
 pub fn truthy(value: &str) -> bool {

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::agent::{LiveState, Owner, Progress, RegistryEntry};
 use super::entry::Place;
 use super::ids::{AgentId, SessionId};
+use super::provider::ProviderAccess;
 
 /// The protocol's number. Peers of another number are refused.
 pub const PROTOCOL: u32 = 1;
@@ -58,6 +59,9 @@ pub enum Frame {
     Adopt {
         /// The lead's session.
         session: SessionId,
+        /// As in [`Welcome::tell_lines`].
+        #[serde(default)]
+        tell_lines: bool,
     },
     /// Answer to `Adopt`: full status.
     Adopted {
@@ -186,6 +190,12 @@ pub struct Welcome {
     pub secrets: Vec<(String, String)>,
     /// Whether the other end of the link is its owner, or it is detached.
     pub owner: Owner,
+    /// How its model is reached.
+    #[serde(default)]
+    pub access: ProviderAccess,
+    /// Whether the owner wants to be told each line that is written ([`Frame::Entry`]).
+    #[serde(default)]
+    pub tell_lines: bool,
 }
 
 /// What an agent is told first in a run.
@@ -220,6 +230,9 @@ pub struct AgentConfig {
     pub model: String,
     /// Most tokens of a reply.
     pub max_tokens: u32,
+    /// The model's context window, tokens; 0 = unknown.
+    #[serde(default)]
+    pub context_window: u64,
     /// Its system prompt.
     pub system_prompt: String,
     /// Names of its tools.

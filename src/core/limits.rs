@@ -32,6 +32,12 @@ pub const SOCKET_PATH_BYTES: usize = 90;
 pub const PARALLEL_TOOLS: usize = 10;
 /// Events waiting in a process's main loop.
 pub const LOOP_EVENTS: usize = 1024;
+/// Longest event of a model's stream, bytes.
+pub const STREAM_EVENT_BYTES: usize = 8 << 20;
+/// Longest stream of one reply, bytes: a reply of the largest size, each token an event of its own.
+pub const STREAM_BYTES: usize = 128 << 20;
+/// Longest request to a model, bytes: what the Messages API takes.
+pub const MODEL_REQUEST_BYTES: usize = 32 << 20;
 /// Messages waiting in one agent.
 pub const PENDING_MESSAGES: usize = 1024;
 
@@ -120,6 +126,12 @@ deadlines! {
     state_write = 200;
     /// Draining a tool's output after its end.
     drain = 500;
+    /// A connection to a model's provider, name look-up included.
+    model_connect = 10000;
+    /// Between a request and its answer, or two events of a reply; pings do not count.
+    model_stall = 300000;
+    /// A whole reply.
+    model_reply = 3600000;
 }
 
 /// The deadlines of this process. In debug builds `LEAD_LIMITS` changes them.

@@ -143,6 +143,16 @@ fn blocks_or_text<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Block>, D::Erro
     })
 }
 
+/// How the text block begins that asks a model to summarise its conversation, always the last block
+/// of its request. Fixed, so that playbooks and servers can tell such a request from others.
+pub const SUMMARY_REQUEST: &str = "<summary-request>";
+
+/// Whether a request with these messages asks for a summary.
+pub fn asks_for_summary(messages: &[Message]) -> bool {
+    let last = messages.last().and_then(|m| m.content.last());
+    last.and_then(Block::as_text).is_some_and(|text| text.starts_with(SUMMARY_REQUEST))
+}
+
 /// Tokens as the API counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -11,4 +11,5 @@ pub mod ids;
 pub mod limits;
 pub mod message;
 pub mod paths;
+pub mod provider;
 pub mod text;

@@ -43,6 +43,7 @@ impl Worker {
                 tool_uses: progress.tool_uses,
                 duration_ms: clock::now_ms().saturating_sub(self.started_ms),
             },
+            tokens: Some(*self.driver.usage()),
             permission_denials: self.driver.denials().to_vec(),
             leftovers,
             uuid: ids::random_uuid(),

@@ -5,6 +5,7 @@ mod boot;
 mod ending;
 mod error;
 mod identity;
+mod lines;
 mod toolbox;
 mod visitors;
 mod worker;

@@ -12,9 +12,10 @@ use tokio::sync::mpsc;
 use super::boot::{Booted, boot};
 use super::error::EndpointError;
 use super::identity::{Identity, identify};
+use super::lines::LineTeller;
 use super::toolbox::{PortCall, QueuePort, tool_environment, toolbox};
 use super::visitors::Visit;
-use crate::agent::{Driver, Event as AgentEvent, Input, Parts, TurnEnd};
+use crate::agent::{Carried, Driver, Event as AgentEvent, Input, Parts, TurnEnd};
 use crate::core::agent::{LiveState, Owner, RowState, RunStatus};
 use crate::core::clock;
 use crate::core::entry::{Enqueued, Line, ORIGIN_PEER, Origin};
@@ -80,6 +81,8 @@ fn run(id: &str) -> Result<u8, EndpointError> {
 pub(super) struct OwnerLink {
     pub(super) link: Link,
     inbox: Option<Inbox>,
+    /// Tells the owner what is written, if it wants to know.
+    lines: Arc<LineTeller>,
 }
 
 /// A worker in its run.
@@ -148,8 +151,11 @@ impl Worker {
             agent_type: config.agent_type.clone(),
             name: config.name.clone().unwrap_or_default(),
         };
-        let model = model::open(&config.model, ReadAt::FirstCall)?;
+        let model = model::open_with(&config.model, ReadAt::FirstCall, &welcome.access)?;
         let model_id = config.model.split_once(':').map_or(config.model.as_str(), |(_, id)| id).to_owned();
+        let lines = Arc::new(LineTeller::default());
+        lines.tell(welcome.tell_lines.then(|| link.clone()));
+        let carried = Carried::of(&history);
         let parts = Parts {
             place: config.place.clone(),
             agent: Some((config.id.clone(), config.run)),
@@ -175,7 +181,11 @@ impl Worker {
             transcript,
             history: history.messages,
             last_uuid: history.last_uuid,
+            carried,
+            context_window: config.context_window,
+            context_tokens: history.context_tokens,
             max_turns: config.max_turns,
+            witness: Arc::clone(&lines) as Arc<dyn crate::agent::Witness>,
             events: event_sender,
         };
         let mut worker = Self {
@@ -184,7 +194,7 @@ impl Worker {
             events,
             calls,
             visits,
-            owner: OwnerLink { link, inbox: Some(inbox) },
+            owner: OwnerLink { link, inbox: Some(inbox), lines },
             runtime,
             registration: Some(registration),
             name,
@@ -342,7 +352,7 @@ impl Worker {
                     self.begin_stop(RunStatus::Killed, reason, None);
                 }
             },
-            Frame::Adopt { session } => {
+            Frame::Adopt { session, tell_lines } => {
                 let lead = list(&self.runtime).unwrap_or_default().into_iter().find(|r| {
                     r.alive
                         && r.entry.role == "lead"
@@ -355,11 +365,14 @@ impl Worker {
                     return;
                 }
                 self.owner.link.close();
-                self.owner = OwnerLink { link: link.clone(), inbox };
+                self.owner.link = link.clone();
+                self.owner.inbox = inbox;
                 self.state.owner = Owner::Lead;
                 self.publish();
                 let adopted = Frame::Adopted { state: Box::new(self.state.clone()), runtime: self.name.clone() };
                 let _ = link.reply(seq, adopted);
+                // From the answer on: what is on disk by now the new owner reads itself.
+                self.owner.lines.tell(tell_lines.then_some(link));
             }
             _ => {
                 let _ = link.reply(seq, unsupported());
@@ -405,14 +418,12 @@ impl Worker {
     }
 
     fn on_signal(&mut self, signal: StopSignal) {
-        let marked = self.files.stop_marker(self.config.run).exists();
-        let name = signal.name();
-        let (status, error) = if marked {
-            (RunStatus::Killed, "stopped".to_owned())
-        } else {
-            (RunStatus::Failed, format!("ended by {name} from outside"))
+        // Whoever stops an agent says so, and why, before the first signal.
+        let (status, reason) = match std::fs::read_to_string(self.files.stop_marker(self.config.run)) {
+            Ok(reason) => (RunStatus::Killed, reason.trim().to_owned()),
+            Err(_) => (RunStatus::Failed, format!("ended by {} from outside", signal.name())),
         };
-        self.begin_stop(status, error, Some(signal));
+        self.begin_stop(status, reason, Some(signal));
     }
 
     fn begin_stop(&mut self, status: RunStatus, reason: String, signal: Option<StopSignal>) {

@@ -11,6 +11,7 @@ use super::notify::sync_answer;
 use super::roles::{agent_prompt, background_disabled, definitions, simple, variable};
 use super::route::{self, Plan, Route};
 use super::session::{Inner, Session};
+use super::told::Task;
 use crate::core::agent::{Meta, Outcome, RunStatus};
 use crate::core::clock;
 use crate::core::env;
@@ -125,6 +126,9 @@ impl Session {
             Err(error) => return ask.answer(ToolOutput::error(format!("the agent was not started: {error}"))),
         };
         self.say(&format!("agent {id} \"{}\" started ({})", plan.description, meta.agent_type));
+        self.owed.started(&id);
+        let task = Task { id: &id, meta: &meta, files: &files };
+        self.teller.started(task, Some(&plan.prompt), plan.route != Route::Sync);
         let outcome = (plan.route == Route::Sync).then(|| {
             let (sender, receiver) = oneshot::channel();
             self.foreground.insert(id.clone(), sender);
@@ -165,6 +169,8 @@ impl Session {
         let recorded = meta.permission_mode.as_deref().and_then(|m| Mode::parse(m).ok());
         let prompt = definition.or(general).map_or("", |d| d.system_prompt.as_str());
         let lead = &self.options.settings.lead;
+        let resolved = meta.model.as_deref().and_then(|m| self.options.models.resolve(m).ok());
+        let model = resolved.as_ref().unwrap_or(&self.options.model);
         Ok(AgentConfig {
             id: id.clone(),
             run,
@@ -173,7 +179,8 @@ impl Session {
             description: meta.description.clone(),
             name: meta.name.clone(),
             model: meta.model.clone().unwrap_or_else(|| self.options.model.to_string()),
-            max_tokens: self.max_tokens(meta),
+            max_tokens: model.max_tokens,
+            context_window: model.window,
             system_prompt: agent_prompt(prompt, &cwd, self.scratchpad.as_deref()),
             pool,
             permission_mode: child_mode(self.options.mode, recorded, None).as_str().to_owned(),
@@ -191,11 +198,6 @@ impl Session {
         })
     }
 
-    fn max_tokens(&self, meta: &Meta) -> u32 {
-        let resolved = meta.model.as_deref().and_then(|m| self.options.models.resolve(m).ok());
-        resolved.map_or(self.options.model.max_tokens, |m| m.max_tokens)
-    }
-
     /// Continues an agent that has ended, with a message as its next prompt. The error is in words.
     pub(super) fn resume_agent(&mut self, id: &AgentId, prompt: Prompt) -> Result<ReadyReceiver, String> {
         self.supervisor.check_room(false)?;
@@ -205,7 +207,12 @@ impl Session {
         };
         let run = self.supervisor.next_run(id).map_err(|e| format!("{id} can't be continued: {e}"))?;
         let config = self.agent_config(id, &meta, &files, run)?;
-        self.supervisor.resume(id, config, prompt).ok_or_else(|| format!("there is no agent {id} in this session"))
+        let text = prompt.text.clone();
+        let ready = self.supervisor.resume(id, config, prompt);
+        let ready = ready.ok_or_else(|| format!("there is no agent {id} in this session"))?;
+        self.owed.started(id);
+        self.teller.started(Task { id, meta: &meta, files: &files }, Some(&text), true);
+        Ok(ready)
     }
 }
 

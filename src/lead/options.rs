@@ -4,10 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
+
+use super::cost::ModelUse;
 use crate::core::agent::Denial;
 use crate::core::env::Vars;
 use crate::core::frame::PermissionRules;
-use crate::core::ids::SessionId;
+use crate::core::ids::{AgentId, SessionId};
 use crate::core::message::Usage;
 use crate::core::paths::ConfigDir;
 use crate::permission::Mode;
@@ -58,6 +61,16 @@ pub struct SessionOptions {
     pub prompt: Option<String>,
     /// Most replies of the run.
     pub max_turns: Option<u32>,
+    /// Answers when the model is overloaded or broken.
+    pub fallback: Option<ResolvedModel>,
+    /// Most USD of the run, its agents included.
+    pub max_budget_usd: Option<f64>,
+    /// The only tools of the main conversation; none = all of its role.
+    pub tools: Option<Vec<String>>,
+    /// Schema of the answer.
+    pub json_schema: Option<Value>,
+    /// Whether the run ends with the main turn and leaves agents running.
+    pub detach: bool,
     /// Replaces the system prompt.
     pub system_prompt: Option<String>,
     /// Is added to the system prompt.
@@ -82,6 +95,8 @@ pub enum RunEnd {
     Answer(String),
     /// At the limit of replies.
     MaxTurns,
+    /// More was spent than is permitted; in words.
+    Budget(String),
     /// The model failed.
     Failed {
         /// HTTP status, if it was the API's error.
@@ -104,12 +119,12 @@ pub struct RunReport {
     pub turns: u64,
     /// Tokens of the main conversation.
     pub usage: Usage,
-    /// The model's id.
-    pub model: String,
-    /// Its window.
-    pub window: u64,
-    /// Its most tokens.
-    pub max_tokens: u32,
+    /// Tokens and cost by model, agents included.
+    pub models: Vec<ModelUse>,
+    /// The answer in the form of the schema that was asked for.
+    pub structured: Option<Value>,
+    /// Agents that were left running.
+    pub detached: Vec<AgentId>,
     /// Calls that were not permitted.
     pub denials: Vec<Denial>,
     /// Wall time.

@@ -1,10 +1,13 @@
 //! Resume of a session (spec 4.4): takes living agents over, settles dead ones, and queues every
 //! notification that the transcript has not consumed, oldest first.
 
+use std::collections::HashSet;
+
 use super::error::LeadError;
 use super::notify::notification;
 use super::queue::Priority;
 use super::session::Session;
+use super::told::{Task, Told};
 use crate::agent::Input;
 use crate::core::agent::{Meta, Outcome};
 use crate::core::clock;
@@ -15,11 +18,11 @@ use crate::core::paths::AgentFiles;
 use crate::store::StoreError;
 use crate::store::history::History;
 use crate::store::lock::is_held;
-use crate::store::reader::tail;
+use crate::store::reader::{outcomes_since, tail};
 use crate::store::runtime::list;
 use crate::store::session::{agents_of, undo_spawn};
 use crate::store::settle::{Settled, settle};
-use crate::supervisor::{Remains, Start, outcome_of_dead};
+use crate::supervisor::{Remains, Start, lines_of_run, outcome_of_dead};
 
 impl Session {
     /// Brings the session's agents and queue back. `history` is what its transcript holds.
@@ -36,7 +39,7 @@ impl Session {
         }
         let mut undelivered: Vec<(Outcome, Meta, AgentFiles)> = Vec::new();
         for (id, files, meta) in agents_of(&self.files) {
-            match self.bring_back_agent(&id, &files, &meta) {
+            match self.bring_back_agent(&id, &files, &meta, history.consumed.up_to(id.as_str())) {
                 Ok(outcomes) => {
                     self.told.extend(outcomes.iter().map(|o| (id.clone(), o.run)));
                     let fresh = outcomes.into_iter().filter(|o| !history.is_consumed(id.as_str(), o.run));
@@ -50,13 +53,34 @@ impl Session {
         }
         undelivered.sort_by(|a, b| a.0.timestamp.cmp(&b.0.timestamp));
         for (outcome, meta, files) in undelivered {
+            self.tell_of_ended(&outcome, &meta, &files);
             self.queue.push(Priority::Later, notification(&meta, &files, &outcome));
         }
         Ok(())
     }
 
-    /// Outcomes of one agent's runs; a living one is taken over.
-    fn bring_back_agent(&mut self, id: &AgentId, files: &AgentFiles, meta: &Meta) -> Result<Vec<Outcome>, StoreError> {
+    /// What an agent said in a run of which this session was told nothing.
+    fn tell_of_ended(&mut self, outcome: &Outcome, meta: &Meta, files: &AgentFiles) {
+        if !self.teller.is_heard() {
+            return;
+        }
+        let task = Task { id: &outcome.agent_id, meta, files };
+        match lines_of_run(files, outcome.run, &HashSet::new()) {
+            Ok(lines) => lines.iter().for_each(|line| self.teller.tell(Told::AgentLine(task, line))),
+            Err(error) => tracing::warn!(id = %outcome.agent_id, %error, "what the agent said can't be read"),
+        }
+        self.teller.ended(task, outcome);
+    }
+
+    /// Outcomes of one agent's runs, but for those up to run `known`, which nobody needs any more; a
+    /// living one is taken over.
+    fn bring_back_agent(
+        &mut self,
+        id: &AgentId,
+        files: &AgentFiles,
+        meta: &Meta,
+        known: u32,
+    ) -> Result<Vec<Outcome>, StoreError> {
         if !files.transcript().exists() {
             // It never started; but one that is being started this moment is not given up.
             let grace = u64::try_from(deadlines().ready.as_millis()).unwrap_or(u64::MAX);
@@ -68,14 +92,12 @@ impl Session {
             return Ok(Vec::new());
         }
         let lines = tail(files.transcript())?;
-        let mut outcomes: Vec<Outcome> = lines
-            .lines
-            .iter()
-            .filter_map(|line| match line {
-                Line::Outcome(outcome) => Some((**outcome).clone()),
-                _ => None,
-            })
-            .collect();
+        // A run that ended before the agent's own conversation was compacted may be untold as well.
+        let mut outcomes = if lines.lines.iter().any(|line| matches!(line, Line::Boundary(_))) {
+            outcomes_since(files.transcript(), known)?
+        } else {
+            lines.lines.iter().filter_map(outcome_of).collect()
+        };
         if is_held(files.transcript())? {
             self.take_over(id, files, meta, lines.last_run.max(1));
             return Ok(outcomes);
@@ -118,5 +140,13 @@ impl Session {
         let start = Start::Adopt { entry, session: self.id.clone(), run };
         // Whether it could be reached shows in the events that follow.
         drop(self.supervisor.adopt(id.clone(), meta.clone(), files.clone(), run, start));
+        self.teller.started(Task { id, meta, files }, None, true);
+    }
+}
+
+fn outcome_of(line: &Line) -> Option<Outcome> {
+    match line {
+        Line::Outcome(outcome) => Some((**outcome).clone()),
+        _ => None,
     }
 }

@@ -1,8 +1,10 @@
 //! What the main conversation is told and may use: prompt and tools by mode (spec 1.5, 2.6).
 
 use std::path::Path;
+use std::sync::Arc;
 
 use super::options::SessionOptions;
+use super::structured::StructuredOutput;
 use crate::agent::{Toolbox, coordinator_prompt, main_prompt, workers_context};
 use crate::core::env;
 use crate::core::message::Caller;
@@ -50,21 +52,26 @@ pub(super) fn main_role(
     policy: &Policy,
     coordinator: bool,
     scratchpad: Option<&Path>,
+    structured: Option<StructuredOutput>,
 ) -> MainRole {
     let definitions = definitions(options, coordinator);
     let role = if coordinator { Role::Coordinator } else { Role::Main };
-    let mut names = pool(role, Restriction::default(), &TOOLS);
+    let restriction = Restriction { tools: options.tools.as_deref(), disallowed: &[] };
+    let mut names = pool(role, restriction, &TOOLS);
     names.retain(|name| policy.denies_tool(name).is_none());
     let types: Vec<(String, String)> = definitions
         .iter()
         .filter(|d| policy.denies_agent_type(&d.name).is_none())
         .map(|d| (d.name.clone(), d.description.clone()))
         .collect();
-    let toolbox = toolbox(&names, policy, || AgentTool {
+    let mut toolbox = toolbox(&names, policy, || AgentTool {
         types: types.clone(),
         always_background: coordinator,
         background_allowed: !background_disabled(options),
     });
+    if let Some(structured) = structured {
+        toolbox = toolbox.with(Arc::new(structured));
+    }
     let mut system = match &options.system_prompt {
         Some(replaced) => replaced.clone(),
         None if coordinator => coordinator_prompt(&options.cwd, simple(options)),

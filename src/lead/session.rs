@@ -3,16 +3,24 @@
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Instant;
 
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use super::ask::Ask;
+use super::cost::Ledger;
 use super::error::LeadError;
 use super::notify::notification;
 use super::options::{RunEnd, RunReport, SessionOptions};
+use super::owed::Owed;
 use super::queue::{Priority, Queue};
+use super::report::Reported;
 use super::setup::{QUIT_GRACE, open};
+use super::structured::Given;
+use super::told::{InputKind, Inputs, Streams, Task, Teller, Told};
+use super::turns::hear;
 use crate::agent::{Driver, Event as AgentEvent, Input, TurnEnd};
 use crate::core::agent::{LiveState, Outcome, RowState};
 use crate::core::clock;
@@ -22,8 +30,9 @@ use crate::core::limits::deadlines;
 use crate::core::paths::SessionFiles;
 use crate::core::text;
 use crate::endpoint::{PortCall, Visit};
+use crate::model::MeteredModel;
 use crate::permission::Policy;
-use crate::proc::{Signals, StopSignal, deadline, sweep};
+use crate::proc::{Signals, StopSignal, deadline};
 use crate::store::runtime::{Registration, RuntimeDir};
 use crate::supervisor::{Supervisor, SupervisorEvent};
 use crate::tool::ToolOutput;
@@ -52,6 +61,19 @@ pub(super) struct Session {
     pub scratchpad: Option<PathBuf>,
     pub coordinator: bool,
     pub driver: Driver,
+    /// Whom the driver asks.
+    pub model: Arc<MeteredModel>,
+    pub ledger: Ledger,
+    /// The answer that fits the schema, once there is one.
+    pub given: Given,
+    /// How often the model was told to give it.
+    pub reminders: u32,
+    /// Whether the fallback model's start was told.
+    pub switched: bool,
+    /// How the run ends, if that is decided otherwise than by its last turn.
+    pub verdict: Option<RunEnd>,
+    /// Agents that were let go; none = not yet.
+    pub detached: Option<Vec<AgentId>>,
     pub queue: Queue,
     pub supervisor: Supervisor,
     /// Calls that wait for a foreground agent's outcome.
@@ -70,7 +92,14 @@ pub(super) struct Session {
     pub last_event: Instant,
     pub published: Instant,
     pub dirty: bool,
-    pub started: Instant,
+    pub teller: Teller,
+    /// What is said after the start; none = nothing more is.
+    pub inputs: Option<Inputs>,
+    pub input_kind: Option<InputKind>,
+    /// What was said and can't be used.
+    pub unusable: Option<String>,
+    pub owed: Owed,
+    pub reported: Reported,
 }
 
 /// The session is being ended.
@@ -89,29 +118,35 @@ pub(super) struct Sources {
     pub inner: mpsc::Receiver<Inner>,
     pub visits: mpsc::Receiver<Visit>,
     pub signals: Signals,
+    pub unheard: CancellationToken,
 }
 
 /// Runs a session to its end.
 pub async fn run(options: SessionOptions) -> Result<RunReport, LeadError> {
-    let opened = open(options)?;
+    run_with(options, Streams::default()).await
+}
+
+/// Runs a session to its end; what happens in it is told, and more is said to it, by `streams`.
+pub async fn run_with(options: SessionOptions, streams: Streams) -> Result<RunReport, LeadError> {
+    let opened = open(options, streams)?;
     let (mut session, sources) = (opened.session, opened.sources);
     if opened.resumed {
         session.bring_back(&opened.history)?;
     }
     match session.options.prompt.take() {
         Some(text) => session.queue.push(Priority::Next, Input { text, ..Input::default() }),
-        None if session.queue.is_empty() && !session.supervisor.any_live() => {
+        None if session.inputs.is_none() && session.queue.is_empty() && !session.supervisor.any_live() => {
             return Err(LeadError::Usage(
                 "there is nothing to do: no prompt was given, and nothing waits to be delivered".to_owned(),
             ));
         }
         None => {}
     }
-    Ok(session.live(sources).await)
+    session.live(sources).await
 }
 
 impl Session {
-    async fn live(mut self, mut sources: Sources) -> RunReport {
+    async fn live(mut self, mut sources: Sources) -> Result<RunReport, LeadError> {
         self.settle_down();
         while !self.is_over() {
             let publish_at = self.published + deadlines().state_write;
@@ -132,12 +167,25 @@ impl Session {
                     self.on_visit(visit);
                 }
                 signal = sources.signals.recv() => self.on_signal(signal),
+                said = hear(&mut self.inputs), if self.takes_input() => self.on_said(said),
+                () = sources.unheard.cancelled(), if self.quit.is_none() => {
+                    self.begin_quit(None, "nobody reads the session's output any more");
+                }
                 () = deadline(Some(publish_at)), if self.dirty => self.publish(),
                 () = deadline(wait_until), if wait_until.is_some() => self.on_wait_limit(),
             }
             self.settle_down();
         }
-        self.report()
+        match self.unusable.take_if(|_| self.input_kind == Some(InputKind::Prompt)) {
+            Some(why) => {
+                // A session in which nothing was said is none.
+                if std::fs::metadata(self.files.transcript()).is_ok_and(|m| m.len() == 0) {
+                    let _ = std::fs::remove_file(self.files.transcript());
+                }
+                Err(LeadError::Usage(why))
+            }
+            None => Ok(self.report()),
+        }
     }
 
     /// Takes in what agents' tasks have said before a request is looked at: a task that has ended
@@ -162,10 +210,11 @@ impl Session {
 
     /// After every event: starts the next turn if something waits and none runs.
     fn settle_down(&mut self) {
-        if self.quit.is_none() && self.driver.is_idle() && !self.queue.is_empty() && !self.has_failed() {
-            let inputs = self.queue.drain();
-            self.step(AgentEvent::Inputs(inputs));
+        if !self.ask_for_answer() {
+            self.let_go();
         }
+        self.next_turn();
+        self.give_results();
         let state = match (&self.quit, self.driver.is_idle()) {
             (Some(_), _) => RowState::Stopping,
             (None, true) => RowState::Idle,
@@ -179,25 +228,29 @@ impl Session {
         }
     }
 
-    fn step(&mut self, event: AgentEvent) {
+    pub(super) fn step(&mut self, event: AgentEvent) {
         if let Some(end) = self.driver.handle(event) {
-            if matches!(end, TurnEnd::Failed { .. } | TurnEnd::MaxTurns) && self.quit.is_none() {
+            self.owed.turn_ended(&end);
+            self.last_end = Some(end);
+            if self.has_failed() && self.quit.is_none() {
                 // Nobody is left to use what agents would still report.
                 self.begin_quit(None, "the session's run failed");
             }
-            self.last_end = Some(end);
         }
     }
 
-    fn has_failed(&self) -> bool {
-        matches!(self.last_end, Some(TurnEnd::Failed { .. } | TurnEnd::MaxTurns))
+    /// Whether the run is over by a failure. That of one message is no end for the others.
+    pub(super) fn has_failed(&self) -> bool {
+        let failed = matches!(self.last_end, Some(TurnEnd::Failed { .. } | TurnEnd::MaxTurns));
+        failed && self.input_kind != Some(InputKind::Messages)
     }
 
     fn is_over(&self) -> bool {
         let at_rest = self.driver.is_idle() && !self.supervisor.any_live();
         match &self.quit {
+            None if self.detached.is_some() => at_rest,
             Some(quit) => at_rest || Instant::now() >= quit.deadline + deadlines().stop_kill,
-            None => at_rest && self.queue.is_empty(),
+            None => at_rest && self.queue.is_empty() && self.inputs.is_none() || self.cant_begin(),
         }
     }
 
@@ -231,7 +284,10 @@ impl Session {
     fn on_agent(&mut self, event: AgentEvent) {
         self.state.last_event_ms = clock::now_ms();
         self.dirty = true;
+        self.note_switch();
+        self.take_answer();
         self.step(event);
+        self.keep_budget();
     }
 
     fn ask(&mut self, ask: Ask) {
@@ -251,9 +307,10 @@ impl Session {
 
     fn on_supervised(&mut self, event: SupervisorEvent) {
         self.last_event = Instant::now();
+        self.tell_of(&event);
         self.supervisor.note(&event);
         match event {
-            SupervisorEvent::Ready { .. } | SupervisorEvent::State { .. } => {}
+            SupervisorEvent::Ready { .. } | SupervisorEvent::State { .. } | SupervisorEvent::Line { .. } => {}
             SupervisorEvent::NotStarted { id, .. } => {
                 self.foreground.remove(&id);
                 self.watchers.remove(&id);
@@ -271,6 +328,26 @@ impl Session {
             }
             SupervisorEvent::Stalled { id, silent } => self.on_stalled(&id, silent),
             SupervisorEvent::Ended { id, outcome } => self.on_ended(&id, *outcome),
+        }
+    }
+
+    /// Tells the listener of what happens to an agent.
+    fn tell_of(&mut self, event: &SupervisorEvent) {
+        let (SupervisorEvent::Line { id, .. }
+        | SupervisorEvent::State { id, .. }
+        | SupervisorEvent::NotStarted { id, .. }
+        | SupervisorEvent::Ended { id, .. }) = event
+        else {
+            return;
+        };
+        let Some(slot) = self.supervisor.get(id) else { return };
+        let task = Task { id, meta: &slot.meta, files: &slot.files };
+        match event {
+            SupervisorEvent::Line { line, .. } => self.teller.tell(Told::AgentLine(task, line)),
+            SupervisorEvent::State { state, .. } => self.teller.state(task, state),
+            SupervisorEvent::NotStarted { .. } => self.teller.not_started(task),
+            SupervisorEvent::Ended { outcome, .. } => self.teller.ended(task, outcome),
+            _ => {}
         }
     }
 
@@ -296,6 +373,7 @@ impl Session {
         if !self.told.insert((id.clone(), outcome.run)) {
             return;
         }
+        self.count_agent(id, &outcome);
         let outcome = match self.foreground.remove(id) {
             Some(waiting) => match waiting.send(outcome) {
                 Ok(()) => return,
@@ -319,10 +397,12 @@ impl Session {
     }
 
     /// Ends the turn and asks every agent to stop; the loop goes on until they are gone.
-    fn begin_quit(&mut self, signal: Option<StopSignal>, reason: &str) {
+    pub(super) fn begin_quit(&mut self, signal: Option<StopSignal>, reason: &str) {
         self.quit = Some(Quit { signal, deadline: Instant::now() + QUIT_GRACE, killed: false });
         for id in self.supervisor.live() {
-            self.stop_agent(&id, reason, false);
+            if !self.detached.as_ref().is_some_and(|let_go| let_go.contains(&id)) {
+                self.stop_agent(&id, reason, false);
+            }
         }
         self.step(AgentEvent::Cancel);
     }
@@ -367,39 +447,6 @@ impl Session {
             tracing::warn!(target: "lead", "{}", text::for_terminal(what));
         } else {
             tracing::info!("{what}");
-        }
-    }
-
-    fn report(mut self) -> RunReport {
-        if self.driver.progress().tool_uses > 0 {
-            sweep(&self.runtime_name, &[]);
-        }
-        drop(self.registration.take());
-        let stop_reason = match &self.last_end {
-            Some(TurnEnd::Answer { stop_reason, .. }) => stop_reason.clone(),
-            _ => None,
-        };
-        let end = match (self.quit.as_ref().and_then(|q| q.signal), self.last_end.take()) {
-            (Some(signal), _) => RunEnd::Quit(signal),
-            (None, Some(TurnEnd::Answer { text, .. })) => RunEnd::Answer(text),
-            (None, Some(TurnEnd::MaxTurns)) => RunEnd::MaxTurns,
-            (None, Some(TurnEnd::Failed { status, message })) => RunEnd::Failed { status, message },
-            (None, Some(TurnEnd::Cancelled) | None) => {
-                RunEnd::Failed { status: None, message: "the turn was cancelled".to_owned() }
-            }
-        };
-        RunReport {
-            session: self.id,
-            end,
-            turns: self.driver.progress().turns,
-            usage: *self.driver.usage(),
-            model: self.options.model.id.clone(),
-            window: self.options.model.window,
-            max_tokens: self.options.model.max_tokens,
-            denials: self.driver.denials().to_vec(),
-            duration: self.started.elapsed(),
-            api_time: self.driver.api_time(),
-            stop_reason,
         }
     }
 }

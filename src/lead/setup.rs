@@ -8,12 +8,17 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
+use super::cost::Ledger;
 use super::error::LeadError;
 use super::options::{SessionChoice, SessionOptions};
+use super::owed::Owed;
 use super::queue::Queue;
-use super::roles::{background_disabled, main_role, variable};
+use super::report::Reported;
+use super::roles::{background_disabled, definitions, main_role, variable};
 use super::session::{Inner, Session, Sources};
-use crate::agent::{Driver, Parts};
+use super::structured::{Given as GivenAnswer, StructuredOutput};
+use super::told::{MainWitness, Setting, Streams, Teller};
+use crate::agent::{Carried, Driver, Nobody, Parts, Toolbox};
 use crate::core::agent::{LiveState, Owner, Progress, RegistryEntry, RowState};
 use crate::core::clock;
 use crate::core::entry::{Line, Mode as ModeLine, Place};
@@ -22,10 +27,12 @@ use crate::core::frame::BUILD;
 use crate::core::ids::SessionId;
 use crate::core::limits;
 use crate::core::paths::{SessionFiles, scratchpad};
+use crate::core::provider::{Credentials, ProviderAccess};
 use crate::endpoint::{QueuePort, receive_visitors, tool_environment};
-use crate::model::{self, ReadAt};
+use crate::model::{self, MeteredModel, Model, Named, ReadAt};
 use crate::permission::Policy;
 use crate::proc::{Signals, sweep};
+use crate::settings::models::ResolvedModel;
 use crate::store::StoreError;
 use crate::store::atomic::{Durability, create_private_dir};
 use crate::store::history::{History, conversation};
@@ -33,7 +40,7 @@ use crate::store::reader::tail;
 use crate::store::runtime::{self, Registration, RuntimeDir, list};
 use crate::store::session::{find_session, latest_session};
 use crate::store::transcript::TranscriptWriter;
-use crate::supervisor::{Launcher, Supervisor, SupervisorParts};
+use crate::supervisor::{Given, Launcher, Supervisor, SupervisorParts};
 use crate::tool::ToolContext;
 use crate::wire::{Listener, address};
 
@@ -48,7 +55,7 @@ pub(super) struct Opened {
 }
 
 /// Opens the session that `options` names.
-pub(super) fn open(mut options: SessionOptions) -> Result<Opened, LeadError> {
+pub(super) fn open(mut options: SessionOptions, streams: Streams) -> Result<Opened, LeadError> {
     let signals =
         Signals::listen().map_err(|source| LeadError::System { action: "can't listen to signals", source })?;
     let runtime = RuntimeDir::open(&options.runtime_dir)?;
@@ -58,8 +65,13 @@ pub(super) fn open(mut options: SessionOptions) -> Result<Opened, LeadError> {
     let (environment, secrets) = env::split_for_agent(options.environment.iter().cloned());
     // The lead's own tools have all of it too: the settings' variables are not in its environment.
     let tools_vars = [environment.clone(), secrets.clone()].concat();
-    let launcher = Launcher::find("lead-worker", environment, secrets)?;
-    let model = model::open(&options.model.to_string(), ReadAt::Open)?;
+    let mut access = ProviderAccess::from_vars(|name| variable(&options, name).map(str::to_owned));
+    access.retry = options.settings.lead.retry;
+    let tell_lines = streams.listener.is_some();
+    let launcher = Launcher::find("lead-worker", Given { environment, secrets, access: access.clone(), tell_lines })?;
+    let model = open_model(&options, &access)?;
+    let given = GivenAnswer::default();
+    let structured = options.json_schema.as_ref().map(|s| StructuredOutput::new(s, Arc::clone(&given))).transpose()?;
     let durability = options.settings.lead.durability;
     let (id, files, resumed) = choose(&options)?;
     let (mut transcript, mut history) = open_transcript(&id, &files, resumed, durability, &runtime)?;
@@ -84,7 +96,7 @@ pub(super) fn open(mut options: SessionOptions) -> Result<Opened, LeadError> {
     let name = runtime.reserve_name();
     let socket = runtime.socket_path(&name);
     let listener = Listener::bind(&socket)?;
-    let role = main_role(&options, &policy, coordinator, scratchpad.as_deref());
+    let role = main_role(&options, &policy, coordinator, scratchpad.as_deref(), structured);
     let (entry, state) = announcement(&options, &id, &files, &socket, &role.caller.agent_type);
     let registration = Registration::publish(&runtime, &name, &entry)?;
     registration.set_state(&state)?;
@@ -108,10 +120,15 @@ pub(super) fn open(mut options: SessionOptions) -> Result<Opened, LeadError> {
         max_total: options.settings.lead.max_agents_total,
         events: supervisor_sender,
     });
+    let setting = setting(&options, coordinator, &role.toolbox, &access.credentials);
+    let mut carried = Carried::of(&history);
+    if coordinator {
+        carried.note(&mode_line(&id));
+    }
     let driver = Driver::new(Parts {
         place: place.clone(),
         agent: None,
-        model,
+        model: Arc::clone(&model) as Arc<dyn Model>,
         model_id: options.model.id.clone(),
         max_tokens: options.model.max_tokens,
         caller: role.caller,
@@ -129,11 +146,32 @@ pub(super) fn open(mut options: SessionOptions) -> Result<Opened, LeadError> {
         transcript,
         history: std::mem::take(&mut history.messages),
         last_uuid: history.last_uuid.clone(),
+        carried,
+        context_window: options.model.window,
+        context_tokens: history.context_tokens,
         max_turns: options.max_turns,
+        witness: match &streams.listener {
+            Some(listener) => Arc::new(MainWitness { session: id.clone(), listener: Arc::clone(listener) }),
+            None => Arc::new(Nobody),
+        },
         events: event_sender,
     });
+    let ledger = Ledger::new(options.settings.prices(), options.models.clone(), options.max_budget_usd);
     let session = Session {
+        teller: Teller::new(id.clone(), setting, streams.listener),
+        input_kind: streams.inputs.as_ref().map(|i| i.kind),
+        inputs: streams.inputs,
+        unusable: None,
+        owed: Owed::default(),
+        reported: Reported::nothing(),
         options,
+        model,
+        ledger,
+        given,
+        reminders: 0,
+        switched: false,
+        verdict: None,
+        detached: None,
         id,
         files,
         place,
@@ -157,10 +195,35 @@ pub(super) fn open(mut options: SessionOptions) -> Result<Opened, LeadError> {
         last_event: Instant::now(),
         published: Instant::now(),
         dirty: false,
-        started: Instant::now(),
     };
-    let sources = Sources { events, calls, supervised, inner, visits, signals };
+    let sources = Sources { events, calls, supervised, inner, visits, signals, unheard: streams.unheard };
     Ok(Opened { session, sources, history, resumed })
+}
+
+fn setting(options: &SessionOptions, coordinator: bool, toolbox: &Toolbox, credentials: &Credentials) -> Setting {
+    Setting {
+        cwd: options.cwd.clone(),
+        tools: toolbox.specs().into_iter().map(|tool| tool.name).collect(),
+        model: options.model.id.clone(),
+        mode: options.mode.as_str(),
+        credentials: match credentials {
+            Credentials { api_key: Some(_), .. } => env::API_KEY,
+            Credentials { auth_token: Some(_), .. } => env::AUTH_TOKEN,
+            _ => "none",
+        },
+        agents: definitions(options, coordinator).into_iter().map(|d| d.name).collect(),
+    }
+}
+
+/// The model of the main conversation, with its fallback. Both must be usable before a run begins.
+fn open_model(options: &SessionOptions, access: &ProviderAccess) -> Result<Arc<MeteredModel>, LeadError> {
+    let named = |model: &ResolvedModel| -> Result<Named, LeadError> {
+        let spec = model.to_string();
+        let opened = model::open_with(&spec, ReadAt::Open, access)?;
+        Ok(Named { spec, id: model.id.clone(), max_tokens: model.max_tokens, model: opened })
+    };
+    let fallback = options.fallback.as_ref().map(named).transpose()?;
+    Ok(Arc::new(MeteredModel::new(named(&options.model)?, fallback)))
 }
 
 /// Which session, and whether it exists.
@@ -268,10 +331,13 @@ fn resolve_mode(
         return refuse(format!("the setting agent names the main-thread agent {agent:?}; use one or the other"));
     }
     if !resumed {
-        let mode = ModeLine { session_id: id.as_str().to_owned(), mode: "coordinator".to_owned() };
-        transcript.append(&Line::Mode(mode))?;
+        transcript.append(&mode_line(id))?;
     }
     Ok(true)
+}
+
+fn mode_line(id: &SessionId) -> Line {
+    Line::Mode(ModeLine { session_id: id.as_str().to_owned(), mode: "coordinator".to_owned() })
 }
 
 fn make_scratchpad(options: &SessionOptions, id: &SessionId) -> Option<PathBuf> {

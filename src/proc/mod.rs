@@ -4,6 +4,7 @@
 
 mod agent;
 mod deadline;
+mod environ;
 mod error;
 mod kill;
 mod ladder;
@@ -17,6 +18,7 @@ mod tool;
 
 pub use agent::{SpawnedAgent, spawn_agent};
 pub use deadline::deadline;
+pub use environ::hide_values;
 pub use error::ProcError;
 pub use ladder::{Ladder, LadderAction, LadderEvent, Rung};
 pub use nix::sys::signal::Signal;

@@ -7,13 +7,15 @@ pub mod definitions;
 mod error;
 mod layers;
 pub mod models;
+pub mod prices;
 mod reader;
 mod schema;
 
 pub use crate::core::limits::Durability;
+pub use crate::core::provider::Retry;
 pub use error::SettingsError;
 pub use layers::{FileReport, Loaded, RuleKind, SettingsSources};
-pub use schema::{AcceptCrossSession, ForkSubagent, LeadSettings, Retry, Settings};
+pub use schema::{AcceptCrossSession, ForkSubagent, LeadSettings, Settings};
 
 #[cfg(test)]
 mod tests;

@@ -99,6 +99,11 @@ impl<'a> Reader<'a> {
         })
     }
 
+    /// USD per million tokens.
+    pub(super) fn price(&self, key: &str) -> Result<Option<f64>, Wrong> {
+        self.read(key, "a price in USD per million tokens", |v| v.as_f64().filter(|n| n.is_finite() && *n >= 0.0))
+    }
+
     pub(super) fn strings(&self, key: &str) -> Result<Vec<String>, Wrong> {
         let Some(list) = self.read(key, "a list of strings", Value::as_array)? else { return Ok(Vec::new()) };
         let text = |(i, v): (usize, &Value)| {

@@ -7,8 +7,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::models::{ModelEntry, ModelTable};
+use super::prices::{Price, PriceTable};
 use super::reader::{Reader, Wrong};
 use crate::core::limits::Durability;
+use crate::core::provider::Retry;
 
 /// All layers merged.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,6 +75,8 @@ pub struct LeadSettings {
     pub durability: Durability,
     /// Repeated model calls.
     pub retry: Retry,
+    /// Prices of models, by id.
+    pub prices: BTreeMap<String, Price>,
 }
 
 /// `lead.forkSubagent`.
@@ -97,23 +101,6 @@ pub enum AcceptCrossSession {
     SameUser,
 }
 
-/// `lead.retry`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retry {
-    /// Most repetitions of one call.
-    pub attempts: u32,
-    /// First delay.
-    pub base: Duration,
-    /// Longest delay.
-    pub cap: Duration,
-}
-
-impl Default for Retry {
-    fn default() -> Self {
-        Self { attempts: 10, base: Duration::from_millis(500), cap: Duration::from_secs(30) }
-    }
-}
-
 impl Default for LeadSettings {
     fn default() -> Self {
         Self {
@@ -136,6 +123,7 @@ impl Default for LeadSettings {
             accept_cross_session: AcceptCrossSession::default(),
             durability: Durability::default(),
             retry: Retry::default(),
+            prices: BTreeMap::new(),
         }
     }
 }
@@ -159,6 +147,11 @@ impl Settings {
     /// The table of models these settings make.
     pub fn models(&self) -> ModelTable {
         ModelTable::new(self.lead.models.clone(), self.lead.context_window)
+    }
+
+    /// The prices of models that these settings make.
+    pub fn prices(&self) -> PriceTable {
+        PriceTable::new(self.lead.prices.clone())
     }
 
     /// Reads the known keys; what is not there has its default.
@@ -214,6 +207,7 @@ impl LeadSettings {
                 .unwrap_or_default(),
             durability: lead.word("durability", "\"process\" or \"disk\"", &durabilities)?.unwrap_or_default(),
             retry: retry(&lead.object("retry")?)?,
+            prices: prices(&lead.object("prices")?)?,
         })
     }
 }
@@ -242,6 +236,25 @@ fn models(reader: &Reader<'_>) -> Result<BTreeMap<String, ModelEntry>, Wrong> {
             }
         };
         out.insert(name.to_owned(), entry);
+    }
+    Ok(out)
+}
+
+/// `"id": {"input", "output", "cacheWrite", "cacheRead"}`, in USD per million tokens.
+fn prices(reader: &Reader<'_>) -> Result<BTreeMap<String, Price>, Wrong> {
+    let mut out = BTreeMap::new();
+    for name in reader.keys() {
+        let price = reader.object(name)?;
+        let needed = |key| price.price(key)?.ok_or_else(|| price.wrong(key, "a price in USD per million tokens"));
+        let usual = Price::usual(needed("input")?, needed("output")?);
+        out.insert(
+            name.to_owned(),
+            Price {
+                cache_write: price.price("cacheWrite")?.unwrap_or(usual.cache_write),
+                cache_read: price.price("cacheRead")?.unwrap_or(usual.cache_read),
+                ..usual
+            },
+        );
     }
     Ok(out)
 }

@@ -213,3 +213,16 @@ fn durations_are_words_or_milliseconds_and_models_make_a_table() {
     let opus = settings.models().resolve("opus").unwrap();
     assert_eq!((opus.id.as_str(), opus.max_tokens, opus.window), ("claude-o", 7, 9));
 }
+
+#[test]
+fn prices_need_both_directions_and_have_the_usual_cache_prices() {
+    let place = Place::new();
+    place.write("p/.claude/settings.json", r#"{"lead":{"prices":{"m":{"input":2,"output":8,"cacheRead":0}}}}"#);
+    let price = place.load().settings.prices().price("m").unwrap();
+    assert_eq!((price.input, price.output, price.cache_write, price.cache_read), (2.0, 8.0, 2.5, 0.0));
+    for bad in [r#"{"input":2}"#, r#"{"input":-1,"output":1}"#, r#"{"input":"2","output":1}"#, "5"] {
+        place.write("p/.claude/settings.json", &format!(r#"{{"lead":{{"prices":{{"m":{bad}}}}}}}"#));
+        let error = Settings::load(&place.sources).unwrap_err().to_string();
+        assert!(error.contains("lead.prices.m"), "{bad}: {error}");
+    }
+}

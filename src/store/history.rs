@@ -36,6 +36,8 @@ pub struct History {
     pub last_run: u32,
     /// Ids of all tool uses, with or without result.
     pub used_tool_ids: HashSet<String>,
+    /// Tokens of the conversation, as its latest reply counted them; 0 without one.
+    pub context_tokens: u64,
 }
 
 impl History {
@@ -58,6 +60,23 @@ impl Consumed {
     /// Records one. Both spellings of agent ids are the same agent.
     pub fn insert(&mut self, agent: &str, run: u32) {
         self.runs.insert((canonical(agent), run));
+    }
+
+    /// Records the end that a line tells of, if it tells of one.
+    pub fn note(&mut self, talk: &Talk) {
+        if let Some(origin) = talk.origin.as_ref().filter(|o| o.kind == ORIGIN_NOTIFICATION)
+            && let (Some(agent), Some(run)) = (&origin.task_id, origin.run)
+        {
+            self.insert(agent, run);
+        }
+        if let Some((agent, run)) = talk.tool_use_result.as_ref().and_then(answered) {
+            self.insert(agent, run);
+        }
+    }
+
+    /// The latest run of `agent` up to which a compaction recorded all; 0 without one.
+    pub fn up_to(&self, agent: &str) -> u32 {
+        self.up_to.get(&canonical(agent)).copied().unwrap_or_default()
     }
 
     /// Whether it was recorded.
@@ -87,6 +106,8 @@ pub fn conversation(lines: &[Line]) -> History {
     let mut history = History::default();
     let mut enqueued = Vec::new();
     let mut shown = HashSet::new();
+    // Of these some may still wait, and are enqueued again behind the boundary.
+    let mut seen_before = Vec::new();
     for line in lines {
         match line {
             Line::Talk(talk) => {
@@ -105,13 +126,17 @@ pub fn conversation(lines: &[Line]) -> History {
                     let known = history.consumed.up_to.entry(canonical(agent)).or_default();
                     *known = (*known).max(*run);
                 }
+                seen_before.extend(&boundary.seen);
             }
-            Line::Other => {}
+            Line::Switched(_) | Line::Other => {}
         }
     }
     history.enqueued = enqueued.into_iter().filter(|e| !shown.contains(e.msg_id.as_str())).cloned().collect();
+    history.seen_msg_ids.extend(seen_before.into_iter().cloned());
     history.seen_msg_ids.extend(shown.into_iter().map(str::to_owned));
     let branch = branch(lines);
+    let latest = branch.iter().rev().find_map(|talk| talk.message.usage);
+    history.context_tokens = latest.map_or(0, |usage| usage.prompt_tokens() + usage.output_tokens);
     history.last_uuid = branch.last().map(|talk| talk.uuid.clone());
     history.messages = alternate(pair(group(&branch)));
     history
@@ -121,14 +146,7 @@ impl History {
     /// What a line says besides its words, on whichever branch it is.
     fn note(&mut self, talk: &Talk) {
         self.last_run = self.last_run.max(run_of(talk));
-        if let Some(origin) = talk.origin.as_ref().filter(|o| o.kind == ORIGIN_NOTIFICATION)
-            && let (Some(agent), Some(run)) = (&origin.task_id, origin.run)
-        {
-            self.consumed.insert(agent, run);
-        }
-        if let Some((agent, run)) = talk.tool_use_result.as_ref().and_then(answered) {
-            self.consumed.insert(agent, run);
-        }
+        self.consumed.note(talk);
         self.used_tool_ids.extend(blocks(talk).iter().filter_map(use_id).map(str::to_owned));
     }
 }

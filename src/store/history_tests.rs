@@ -203,7 +203,7 @@ fn a_missing_parent_and_a_circle_do_not_end_the_conversation() {
 fn a_boundary_ends_the_way_back() {
     let lines = [
         user(None, "1", json!("old")),
-        Line::Boundary(Boundary { uuid: "b".into(), ..Boundary::default() }),
+        Line::Boundary(Box::new(Boundary { uuid: "b".into(), ..Boundary::default() })),
         user(Some("b"), "2", json!("summary")),
         reply(Some("2"), "3", "m1", text("x")),
     ];
@@ -280,7 +280,11 @@ fn a_notice_is_consumed_for_its_run_alone_and_a_boundary_up_to_its_run() {
     let tool_result = |value: Value| with(user(None, "t", json!("x")), |t| t.tool_use_result = Some(value));
     let (a, b, c) = ("a-00000000000000aa", "a-00000000000000bb", "a-00000000000000cc");
     let lines = [
-        Line::Boundary(Boundary { consumed: [(a.to_owned(), 2)].into(), uuid: "x".into() }),
+        Line::Boundary(Box::new(Boundary {
+            consumed: [(a.to_owned(), 2)].into(),
+            uuid: "x".into(),
+            ..Boundary::default()
+        })),
         told(a, 4),
         tool_result(json!({"agentId": b, "run": 1, "status": "completed"})),
         tool_result(json!({"agentId": c, "run": 1, "status": "async_launched"})),

@@ -169,13 +169,14 @@ pub struct Tail {
 /// Reads the end of a transcript. Needs memory for what it returns.
 pub fn tail(path: &Path) -> Result<Tail, StoreError> {
     let mut tail = Tail::default();
-    let mut talked = false;
+    // The parent of the earliest line of the conversation so far.
+    let mut first_parent: Option<Option<String>> = None;
     let mut last_is_closed = false;
     for bytes in lines_from_end(path)? {
         let Ok(line) = parse_line(&bytes?) else { continue };
         match &line {
             Line::Talk(talk) => {
-                talked = true;
+                first_parent = Some(talk.parent_uuid.clone());
                 see_run(&mut tail.last_run, &mut last_is_closed, run_of(talk), false);
             }
             Line::Outcome(outcome) => {
@@ -183,10 +184,16 @@ pub fn tail(path: &Path) -> Result<Tail, StoreError> {
                 tail.last_outcome.get_or_insert_with(|| (**outcome).clone());
             }
             Line::Enqueued(_) | Line::Mode(_) | Line::Boundary(_) => {}
-            Line::Other => continue,
+            Line::Switched(_) | Line::Other => continue,
         }
-        // A boundary whose writer died before the summary replaces nothing.
-        let enough = talked && matches!(line, Line::Boundary(_));
+        let enough = match (&line, &first_parent) {
+            // A boundary whose writer died before the summary replaces nothing: what follows it, if
+            // anything, goes on from the line before it.
+            (Line::Boundary(boundary), Some(parent)) => {
+                boundary.logical_parent_uuid.is_none() || *parent != boundary.logical_parent_uuid
+            }
+            _ => false,
+        };
         tail.lines.push(line);
         if enough {
             break;

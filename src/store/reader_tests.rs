@@ -109,6 +109,16 @@ fn a_boundary_without_its_summary_replaces_nothing() {
 }
 
 #[test]
+fn a_boundary_that_was_gone_on_without_its_summary_replaces_nothing() {
+    let boundary = BOUNDARY.replacen('{', r#"{"logicalParentUuid":"1","#, 1);
+    let next =
+        |parent: &str| talk("2", Some(1)).replace(r#""parentUuid":null"#, &format!(r#""parentUuid":"{parent}""#));
+    assert!(next("1").contains(r#""parentUuid":"1""#), "{}", next("1"));
+    assert_eq!(tail_of(&[talk("1", Some(1)), boundary.clone(), next("1")]).lines.len(), 3);
+    assert_eq!(tail_of(&[talk("1", Some(1)), boundary, next("b")]).lines.len(), 2);
+}
+
+#[test]
 fn runs_are_open_until_their_outcome() {
     let empty = tail_of(&[]);
     assert_eq!((empty.last_run, empty.open_run, empty.last_outcome), (0, None, None));

@@ -170,6 +170,8 @@ impl LastRun {
             tool_uses: progress.tool_uses,
             duration_ms: self.ended.zip(self.started).map_or(0, |(end, start)| end.saturating_sub(start)),
         };
+        let mut tokens = Usage::default();
+        self.usages.iter().for_each(|usage| tokens.add(usage));
         let mut outcome = make(self.run, partial.clone(), progress);
         outcome.agent_id = id.clone();
         outcome.run = self.run;
@@ -182,6 +184,7 @@ impl LastRun {
         if outcome.usage == RunUsage::default() {
             outcome.usage = usage;
         }
+        outcome.tokens = outcome.tokens.or(Some(tokens));
         if outcome.uuid.is_empty() {
             outcome.uuid = random_uuid();
         }

@@ -6,6 +6,7 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use crate::core::agent::{LiveState, Outcome};
+use crate::core::entry::Talk;
 use crate::core::frame::{Delivered, Delivery};
 use crate::core::ids::AgentId;
 use crate::tool::ToolOutput;
@@ -57,6 +58,14 @@ pub enum SupervisorEvent {
         id: AgentId,
         /// The state.
         state: Box<LiveState>,
+    },
+    /// It wrote a line of its conversation. Each line of a run comes once, all of them before the
+    /// run's [`Self::Ended`]; only if [`super::Given::tell_lines`] asks for them.
+    Line {
+        /// The agent.
+        id: AgentId,
+        /// The line.
+        line: Box<Talk>,
     },
     /// It asks for a tool that the lead carries out.
     Call {

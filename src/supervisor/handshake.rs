@@ -11,13 +11,15 @@ use crate::core::limits::deadlines;
 use crate::proc::{PidFd, Process};
 use crate::wire::{Inbox, Incoming, Link, WireError, dial_and_greet, parse_address};
 
-/// Hello, welcome, ready: address and runtime name of the child.
+/// Hello, welcome, ready: address and runtime name of the child. The lines that it writes before it is
+/// ready go to `entries`.
 pub(super) async fn shake_hands(
     link: &Link,
     inbox: &mut Inbox,
     welcome: Frame,
     program: &Path,
     pid: i32,
+    entries: &mut Vec<String>,
 ) -> Result<(String, String), LaunchError> {
     let died = || LaunchError::Died { pid, exit: String::new(), log: String::new() };
     let hello = match inbox.recv().await {
@@ -43,6 +45,7 @@ pub(super) async fn shake_hands(
             Some(Incoming { frame: Frame::Refused { reason }, .. }) => {
                 return Err(LaunchError::Refused { pid, reason });
             }
+            Some(Incoming { frame: Frame::Entry { json }, .. }) => entries.push(json),
             Some(_) => {}
             None => return Err(died()),
         }
@@ -53,11 +56,15 @@ pub(super) async fn shake_hands(
 pub(super) type AdoptedLink = (Process, Link, Inbox, Box<LiveState>, String);
 
 /// Dials a living agent and becomes its owner.
-pub(super) async fn adopt_link(entry: &RegistryEntry, session: &SessionId) -> Result<AdoptedLink, WireError> {
+pub(super) async fn adopt_link(
+    entry: &RegistryEntry,
+    session: &SessionId,
+    tell_lines: bool,
+) -> Result<AdoptedLink, WireError> {
     let path = parse_address(&entry.address).map_err(|e| WireError::Malformed(e.to_string()))?;
     let (link, inbox, _) = dial_and_greet(&path, "lead", session.as_str()).await?;
     let pidfd = link.peer().pidfd.clone();
-    match link.request(Frame::Adopt { session: session.clone() }, deadlines().reply).await? {
+    match link.request(Frame::Adopt { session: session.clone(), tell_lines }, deadlines().reply).await? {
         Frame::Adopted { state, runtime } => {
             let pidfd = match &pidfd {
                 Some(peer) => PidFd::from_peer(peer),

@@ -3,18 +3,38 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
 use super::error::LaunchError;
 use crate::core::agent::{Owner, RegistryEntry};
 use crate::core::env::Vars;
 use crate::core::frame::{AgentConfig, Prompt, Welcome};
 use crate::core::paths::AgentFiles;
+use crate::core::provider::ProviderAccess;
 
-/// What is the same for every agent of one lead.
+/// How agents of one lead are started.
 #[derive(Clone, Debug)]
 pub struct Launcher {
     program: Arc<Path>,
-    environment: Arc<Vars>,
-    secrets: Arc<Vars>,
+    given: Arc<Given>,
+    starting: Arc<Semaphore>,
+}
+
+/// Agents that may be between their start and `Ready` at a time. More would only take the processor
+/// from each other, and with it the time that each has to get ready.
+const STARTING: usize = 32;
+
+/// What every agent of one lead is given.
+#[derive(Clone, Debug, Default)]
+pub struct Given {
+    /// Environment of its process.
+    pub environment: Vars,
+    /// Variables that only its tools have.
+    pub secrets: Vars,
+    /// How it reaches its model.
+    pub access: ProviderAccess,
+    /// Whether it tells its lead each line it writes.
+    pub tell_lines: bool,
 }
 
 /// How an agent comes under supervision.
@@ -39,8 +59,8 @@ pub enum Start {
 }
 
 impl Launcher {
-    /// Finds `name` next to the running program, then on PATH.
-    pub fn find(name: &'static str, environment: Vars, secrets: Vars) -> Result<Self, LaunchError> {
+    /// Agents run `name`, which is next to the running program or on PATH.
+    pub fn find(name: &'static str, given: Given) -> Result<Self, LaunchError> {
         let here = std::env::current_exe().ok().and_then(|p| p.parent().map(Path::to_path_buf)).unwrap_or_default();
         let beside = here.join(name);
         let program = if beside.is_file() {
@@ -48,7 +68,13 @@ impl Launcher {
         } else {
             which::which(name).map_err(|_| LaunchError::ProgramMissing { name, beside: here })?
         };
-        Ok(Self { program: program.into(), environment: Arc::new(environment), secrets: Arc::new(secrets) })
+        Ok(Self { program: program.into(), given: Arc::new(given), starting: Arc::new(Semaphore::new(STARTING)) })
+    }
+
+    /// Waits for a place among those that start; it is given back when the permit is dropped.
+    pub(super) async fn place(&self) -> Option<OwnedSemaphorePermit> {
+        // The semaphore is never closed, so there is a place sooner or later.
+        Arc::clone(&self.starting).acquire_owned().await.ok()
     }
 
     /// The program.
@@ -58,7 +84,7 @@ impl Launcher {
 
     /// Environment of an agent's process.
     pub fn environment(&self) -> &[(String, String)] {
-        &self.environment
+        &self.given.environment
     }
 
     /// Arguments: they tell `ps` and tmux who is who, nothing more.
@@ -70,7 +96,19 @@ impl Launcher {
 
     /// What the process is told.
     pub fn welcome(&self, config: AgentConfig, prompt: Prompt) -> Welcome {
-        Welcome { config, prompt, secrets: self.secrets.to_vec(), owner: Owner::Lead }
+        Welcome {
+            config,
+            prompt,
+            secrets: self.given.secrets.clone(),
+            owner: Owner::Lead,
+            access: self.given.access.clone(),
+            tell_lines: self.given.tell_lines,
+        }
+    }
+
+    /// Whether agents tell each line they write.
+    pub fn tells_lines(&self) -> bool {
+        self.given.tell_lines
     }
 
     /// The end of an agent's log, for errors: on lines of its own, or empty.

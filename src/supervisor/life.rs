@@ -1,7 +1,7 @@
 //! The life of one agent as its owner sees it: a task from launch or adoption to the settled
 //! outcome. It alone signals and reaps the process, so stop, crash and completion meet in one place.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
@@ -42,6 +42,8 @@ pub(super) struct Life {
     pub early: VecDeque<Command>,
     /// Fires when the owner has been sent the end: who tries again after that finds it true.
     pub over: CancellationToken,
+    /// Ids of the lines that the owner was told of.
+    pub told: HashSet<String>,
 }
 
 struct Running {
@@ -121,6 +123,10 @@ impl Life {
         config: crate::core::frame::AgentConfig,
         prompt: crate::core::frame::Prompt,
     ) -> Result<Running, (LaunchError, Option<Exit>)> {
+        let _place = tokio::select! {
+            place = self.launcher.place() => place,
+            () = stop_asked(&mut self.commands, &mut self.early) => return Err((LaunchError::Stopped, None)),
+        };
         let program = self.launcher.program();
         let args = Launcher::arguments(&config);
         let run = config.run;
@@ -132,8 +138,9 @@ impl Life {
         let (link, mut inbox) = Connection::start(PeerStream::of_child(spawned.link, pid, None));
         let welcome = Frame::Welcome(Box::new(self.launcher.welcome(config, prompt)));
         let ready_by = Instant::now() + deadlines().ready;
+        let mut entries = Vec::new();
         let shaken = {
-            let mut shaking = std::pin::pin!(shake_hands(&link, &mut inbox, welcome, &program, pid));
+            let mut shaking = std::pin::pin!(shake_hands(&link, &mut inbox, welcome, &program, pid, &mut entries));
             tokio::select! {
                 shaken = &mut shaking => shaken,
                 // A quick child is ready, done and gone before this is looked at; what it said is
@@ -155,6 +162,9 @@ impl Life {
                 let launched = Launched { pid, address };
                 let id = self.id.clone();
                 self.send(SupervisorEvent::Ready { id, launched: launched.clone() }).await;
+                for json in entries {
+                    self.on_entry(&json).await;
+                }
                 self.answer_ready(Ok(launched));
                 Ok(Running { process, link, inbox, run, runtime_name: Some(name), pid })
             }
@@ -184,7 +194,7 @@ impl Life {
         run: u32,
     ) -> Option<Outcome> {
         if let Some(entry) = entry {
-            match adopt_link(&entry, session).await {
+            match adopt_link(&entry, session, self.launcher.tells_lines()).await {
                 Ok((process, link, inbox, state, runtime_name)) => {
                     let launched = Launched { pid: entry.pid, address: entry.address.clone() };
                     let id = self.id.clone();
@@ -192,6 +202,7 @@ impl Life {
                     self.answer_ready(Ok(launched));
                     let run = state.run;
                     self.send(SupervisorEvent::State { id, state }).await;
+                    self.tell_untold(run).await;
                     let running =
                         Running { process, link, inbox, run, runtime_name: Some(runtime_name), pid: entry.pid };
                     return self.run(running).await;
@@ -210,8 +221,8 @@ impl Life {
                         let message = "the agent still runs under an earlier lead and can't be reached".to_owned();
                         let _ = deliver.reply.send(Delivered { outcome: "refused".to_owned(), message });
                     }
-                    Some(_) => {}
-                    None => return None,
+                    Some(Command::Release) | None => return None,
+                    Some(Command::Stop { .. }) => {}
                 },
             }
         }
@@ -290,7 +301,7 @@ impl Life {
         self.settle(running.run, exit, running.runtime_name).await
     }
 
-    async fn on_frame(&self, running: &Running, incoming: Incoming) {
+    async fn on_frame(&mut self, running: &Running, incoming: Incoming) {
         let id = self.id.clone();
         match incoming.frame {
             Frame::State { state } => self.send(SupervisorEvent::State { id, state }).await,
@@ -310,6 +321,7 @@ impl Life {
                     let _ = link.reply(incoming.seq, result);
                 });
             }
+            Frame::Entry { json } => self.on_entry(&json).await,
             Frame::Ping => {
                 let _ = running.link.reply(incoming.seq, Frame::Pong);
             }
@@ -372,6 +384,7 @@ impl Life {
             self.sweep_registry().await;
         }
         let _ = std::fs::remove_file(self.files.stop_marker(run));
+        self.tell_untold(run).await;
         match settled {
             Ok(Ok(Settled::Existing(outcome) | Settled::Written(outcome))) => Some(outcome),
             Ok(Ok(Settled::NeverStarted)) => None,

@@ -7,12 +7,14 @@ mod event;
 mod handshake;
 mod launch;
 mod life;
+mod lines;
 mod outcome;
 mod table;
 
 pub use error::LaunchError;
 pub use event::{Command, Deliver, Launched, SupervisorEvent};
-pub use launch::{Launcher, Start};
+pub use launch::{Given, Launcher, Start};
 
+pub use lines::lines_of_run;
 pub use outcome::{Remains, outcome_of_dead};
 pub use table::{ReadyReceiver, Slot, SlotState, Supervisor, SupervisorParts};

@@ -35,6 +35,7 @@ pub fn outcome_of_dead(id: &AgentId, session: &SessionId, files: &AgentFiles, re
         exit: remains.exit.as_ref().and_then(|e| e.code),
         signal: remains.exit.as_ref().and_then(|e| e.signal.clone()),
         usage: RunUsage::default(),
+        tokens: None,
         permission_denials: Vec::new(),
         leftovers: remains.leftovers,
         uuid: ids::random_uuid(),

@@ -1,7 +1,7 @@
 //! The owner's table of its agents: who they are, who runs, how many may. Touched only by the
 //! owner's loop; nothing here waits.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -219,6 +219,7 @@ impl Supervisor {
             ready: Some(ready),
             early: VecDeque::new(),
             over: CancellationToken::new(),
+            told: HashSet::new(),
         };
         tokio::spawn(life.live(start));
         self.agents.insert(id, Slot { meta, files, state: SlotState::Live { commands, pid: None, live: None }, run });
@@ -263,7 +264,7 @@ impl Supervisor {
                     slot.state = SlotState::Ended;
                 }
             }
-            SupervisorEvent::Call { .. } | SupervisorEvent::Stalled { .. } => {}
+            SupervisorEvent::Line { .. } | SupervisorEvent::Call { .. } | SupervisorEvent::Stalled { .. } => {}
         }
     }
 

@@ -342,6 +342,8 @@ fn samples() -> Vec<Bytes> {
             prompt: crate::core::frame::Prompt { text: "p".into(), msg_id: None, from: "f".into() },
             secrets: vec![("K".into(), "v".into())],
             owner: crate::core::agent::Owner::Lead,
+            access: crate::core::provider::ProviderAccess::default(),
+            tell_lines: false,
         })),
     ];
     frames.iter().map(|f| encode(1, 0, f).unwrap()).collect()

@@ -22,6 +22,7 @@ fn text_output_is_the_answer_and_nothing_else() {
     assert!(done.stdout.starts_with("Read: ") && done.stdout.ends_with('\n'), "{done:#?}");
     assert!(!done.stdout.contains("Looking."), "only the last turn's text is the answer: {done:#?}");
     world.assert_nothing_left();
+    assert_eq!(std::fs::read_dir(world.runtime()).unwrap().count(), 0, "no temporary file either");
 }
 
 #[test]

@@ -7,6 +7,12 @@
 mod support;
 
 #[cfg(test)]
+mod api;
+#[cfg(test)]
+mod api_flags;
+#[cfg(test)]
+mod compaction;
+#[cfg(test)]
 mod crash;
 #[cfg(test)]
 mod demo;
@@ -19,6 +25,8 @@ mod headless;
 #[cfg(test)]
 mod many;
 #[cfg(test)]
+mod old_sessions;
+#[cfg(test)]
 mod races;
 #[cfg(test)]
 mod resume;
@@ -30,6 +38,10 @@ mod rules_sockets;
 mod rules_spawn;
 #[cfg(test)]
 mod rules_text;
+#[cfg(test)]
+mod stream;
+#[cfg(test)]
+mod stream_input;
 #[cfg(test)]
 mod verbs;
 #[cfg(test)]

@@ -50,7 +50,7 @@ fn three_workers_make_exactly_three_notifications() {
     }
     let session = world.session(&done.session());
     session.check();
-    let first = session.agents().remove(0);
+    let first = session.agent("part one");
     let note = notes.iter().find(|n| n.get("task-id") == first.id).unwrap_or_else(|| panic!("none of {first:?}"));
     assert_eq!(note.get("output-file"), first.path.to_str().unwrap());
     assert_eq!(note.get("tool-use-id"), first.meta["toolUseId"].as_str().unwrap());

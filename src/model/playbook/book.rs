@@ -6,7 +6,8 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use regex::Regex;
-use serde::de::{Error as _, Visitor};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error as _, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -115,6 +116,9 @@ pub struct TurnRule {
     /// When it may be played; without it, any time.
     #[serde(default)]
     pub when: When,
+    /// What is thought before; signed, so that a strict server notices if it is changed.
+    #[serde(default)]
+    pub thinking: Option<String>,
     /// What is said.
     #[serde(default)]
     pub text: Option<String>,
@@ -124,12 +128,19 @@ pub struct TurnRule {
     /// How long the model seems to think, in milliseconds.
     #[serde(default)]
     pub delay_ms: u64,
-    /// Tokens reported; without it an estimate, a quarter of the characters.
+    /// Tokens reported; without it an estimate, a quarter of the characters, but never so much that a
+    /// window of the usual size is full. `usage: {input_tokens: 180000}` makes the agent compact.
     #[serde(default)]
     pub usage: Option<Usage>,
     /// The provider's error that is given first.
     #[serde(default)]
     pub error: Option<ErrorRule>,
+    /// How the reply's stream is broken, after the error if there is one.
+    #[serde(default)]
+    pub fault: Option<FaultRule>,
+    /// Pause before each event of a stream, in milliseconds.
+    #[serde(default)]
+    pub event_delay_ms: u64,
     /// How often the turn may be played.
     #[serde(default)]
     pub repeat: Repeat,
@@ -138,7 +149,7 @@ pub struct TurnRule {
 impl TurnRule {
     /// Whether the turn is over once its error was given: it has nothing to say.
     pub fn is_error_only(&self) -> bool {
-        self.error.is_some() && self.text.is_none() && self.tools.is_empty()
+        self.error.is_some() && self.fault.is_none() && self.text.is_none() && self.tools.is_empty()
     }
 }
 
@@ -158,6 +169,10 @@ pub struct When {
     /// Number of tool results so far.
     #[serde(default)]
     pub results: Option<Count>,
+    /// `true`: for requests to summarise the conversation (compaction), which no other turn answers.
+    /// They leave nothing in the history, so `repeat` does not count them.
+    #[serde(default)]
+    pub summary: bool,
 }
 
 /// A tool call of a turn.
@@ -187,6 +202,65 @@ pub struct ErrorRule {
     /// How often it is given before the turn goes on.
     #[serde(default = "once")]
     pub times: u32,
+    /// What the provider asks to wait, in seconds.
+    #[serde(default)]
+    pub retry_after: Option<u64>,
+}
+
+/// A broken stream instead of a whole one: `fault: stall`, or `fault: {kind: stall, times: 2}`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultRule {
+    /// What is broken.
+    pub kind: FaultKind,
+    /// How often before the turn goes on.
+    pub times: u32,
+}
+
+/// How a stream is broken. Where there is no tool call, the last block is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FaultKind {
+    /// The connection ends before the first call's JSON.
+    CutBefore,
+    /// It ends within the first call's JSON.
+    CutInTool,
+    /// It ends after the last block, before the reply's end.
+    CutAfter,
+    /// The stream ends in order, but without the reply's end.
+    NoEnd,
+    /// Nothing but pings after the reply's begin.
+    Stall,
+    /// An event that is no JSON.
+    Malformed,
+    /// An error event after the reply's begin: the provider is overloaded.
+    Overloaded,
+}
+
+impl<'de> Deserialize<'de> for FaultRule {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Long {
+            kind: FaultKind,
+            #[serde(default = "once")]
+            times: u32,
+        }
+        struct WordOrLong;
+        impl<'de> Visitor<'de> for WordOrLong {
+            type Value = FaultRule;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("the kind of fault, or `kind` and `times`")
+            }
+            fn visit_str<E: serde::de::Error>(self, word: &str) -> Result<FaultRule, E> {
+                FaultKind::deserialize(word.into_deserializer()).map(|kind| FaultRule { kind, times: 1 })
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<FaultRule, A::Error> {
+                let Long { kind, times } = Long::deserialize(MapAccessDeserializer::new(map))?;
+                Ok(FaultRule { kind, times })
+            }
+        }
+        d.deserialize_any(WordOrLong)
+    }
 }
 
 fn once() -> u32 {
@@ -199,6 +273,8 @@ fn otherwise<'de, D: Deserializer<'de>>(d: D) -> Result<TurnRule, D::Error> {
     #[serde(deny_unknown_fields)]
     struct Otherwise {
         #[serde(default)]
+        thinking: Option<String>,
+        #[serde(default)]
         text: Option<String>,
         #[serde(default)]
         tools: Vec<ToolRule>,
@@ -208,9 +284,13 @@ fn otherwise<'de, D: Deserializer<'de>>(d: D) -> Result<TurnRule, D::Error> {
         usage: Option<Usage>,
         #[serde(default)]
         error: Option<ErrorRule>,
+        #[serde(default)]
+        fault: Option<FaultRule>,
+        #[serde(default)]
+        event_delay_ms: u64,
     }
-    let Otherwise { text, tools, delay_ms, usage, error } = Otherwise::deserialize(d)?;
-    Ok(TurnRule { text, tools, delay_ms, usage, error, ..TurnRule::default() })
+    let Otherwise { thinking, text, tools, delay_ms, usage, error, fault, event_delay_ms } = Otherwise::deserialize(d)?;
+    Ok(TurnRule { thinking, text, tools, delay_ms, usage, error, fault, event_delay_ms, ..TurnRule::default() })
 }
 
 /// A regular expression, compiled while the file is read so that a broken one has a line.
@@ -356,6 +436,8 @@ mod tests {
             ("agents:\n  - turns:\n      - {repeat: often}\n", 3, "number of times"),
             ("agents:\n  - turns:\n      - {text: x, repeat: -1}\n", 3, ""),
             ("agents:\n  - otherwise:\n      when: {results: 1}\n", 3, "when"),
+            ("agents:\n  - turns:\n      - {fault: cut}\n", 3, "cut_before"),
+            ("agents:\n  - turns:\n      - {fault: {kind: stall, time: 2}}\n", 3, "time"),
             ("agents:\n  - turns: [\n", 2, ""),
             ("record: x\n", 1, "agents"),
         ];

@@ -4,12 +4,20 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::book::{AgentRule, Match, Playbook, TurnRule};
+use super::book::{AgentRule, FaultKind, Match, Playbook, TurnRule};
 use super::fill::Filler;
 use super::history::History;
-use crate::core::message::{Block, Caller, Known, Message, Reply, Request, Role, Usage};
+use crate::core::message::{Block, Caller, Known, Message, Reply, Request, Role, Usage, asks_for_summary};
+use crate::core::text;
+
+/// Most tokens of prompt and reply that an estimate comes to, together less than 90 % of the usual window:
+/// a book compacts where it says so by its `usage`, not because a test sends a mebibyte.
+const ESTIMATE: (u64, u64) = (120_000, 30_000);
+/// Characters of the first message in a summary that no turn gives.
+const SUMMARY_CHARS: usize = 2000;
 
 /// What a playbook answers.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,6 +28,10 @@ pub struct Turn {
     pub delay: Duration,
     /// The answer, or the provider's error.
     pub answer: Result<Reply, PlayedError>,
+    /// How the answer's stream is broken.
+    pub fault: Option<FaultKind>,
+    /// Pause before each event of the answer's stream.
+    pub event_delay: Duration,
     /// What the book's author should know: variables that stand for nothing, tools not offered.
     pub warnings: Vec<String>,
 }
@@ -40,9 +52,11 @@ pub struct PlayedError {
     pub status: u16,
     /// What the provider says.
     pub message: String,
+    /// What it asks to wait.
+    pub retry_after: Option<Duration>,
 }
 
-/// How often each turn's error was given. An error leaves nothing in the history, so whoever plays
+/// How often each turn's error or fault was given. Neither leaves anything in the history, so whoever plays
 /// a book for real has to remember.
 pub type ErrorsGiven = HashMap<Place, u32>;
 
@@ -58,7 +72,14 @@ pub fn play_after(book: &Playbook, request: &Request, given: &ErrorsGiven) -> Tu
         let Caller { role, agent_type, name } = &request.caller;
         let text = format!("This playbook has no agent for role {role:?}, type {agent_type:?}, name {name:?}.");
         let reply = reply(request, vec![Block::text(&text)], None);
-        return Turn { place: None, delay: Duration::ZERO, answer: Ok(reply), warnings: vec![text] };
+        return Turn {
+            place: None,
+            delay: Duration::ZERO,
+            answer: Ok(reply),
+            fault: None,
+            event_delay: Duration::ZERO,
+            warnings: vec![text],
+        };
     };
     let rule = &book.agents[agent];
 
@@ -75,7 +96,11 @@ pub fn play_after(book: &Playbook, request: &Request, given: &ErrorsGiven) -> Tu
     let is_over = |at: usize, turn: &TurnRule| {
         turn.is_error_only() && turn.error.as_ref().is_some_and(|error| given(at) >= error.times)
     };
-    let turn = replay.choose(is_over).unwrap_or(rule.turns.len());
+    replay.summary = asks_for_summary(&request.messages);
+    let turn = match replay.choose(is_over) {
+        None if replay.summary => return default_summary(request, &prompt),
+        turn => turn.unwrap_or(rule.turns.len()),
+    };
     answer(
         request,
         &replay.history,
@@ -104,12 +129,34 @@ struct Replay<'a> {
     used: Vec<u32>,
     /// Per turn: how many messages its `any` was looked for in, and whether it was found.
     searched: Vec<(usize, bool)>,
+    /// A summary of the conversation is asked for.
+    summary: bool,
+}
+
+/// The answer to a request for a summary for which the book has no turn: the first message, so that
+/// `prompt` matches as before.
+fn default_summary(request: &Request, prompt: &str) -> Turn {
+    let text = format!("The conversation in short: {}", text::one_line(prompt, SUMMARY_CHARS));
+    Turn {
+        place: None,
+        delay: Duration::ZERO,
+        answer: Ok(reply(request, vec![Block::text(text)], None)),
+        fault: None,
+        event_delay: Duration::ZERO,
+        warnings: Vec::new(),
+    }
 }
 
 impl<'a> Replay<'a> {
     fn of(rule: &'a AgentRule) -> Self {
         let turns = rule.turns.len();
-        Self { rule, history: History::default(), used: vec![0; turns], searched: vec![(0, false); turns] }
+        Self {
+            rule,
+            history: History::default(),
+            used: vec![0; turns],
+            searched: vec![(0, false); turns],
+            summary: false,
+        }
     }
 
     /// The first turn that is not used up, not skipped and may be played now.
@@ -123,7 +170,8 @@ impl<'a> Replay<'a> {
 
     fn holds(&mut self, at: usize) -> bool {
         let when = &self.rule.turns[at].when;
-        when.notifications.is_none_or(|n| n.holds(self.history.notifications.len()))
+        when.summary == self.summary
+            && when.notifications.is_none_or(|n| n.holds(self.history.notifications.len()))
             && when.results.is_none_or(|n| n.holds(self.history.results.len()))
             && when.latest.as_ref().is_none_or(|p| p.0.is_match(self.history.latest()))
             && when.any.as_ref().is_none_or(|p| {
@@ -137,14 +185,23 @@ impl<'a> Replay<'a> {
 
 fn answer(request: &Request, history: &History<'_>, turn: &TurnRule, place: Place, given: u32) -> Turn {
     let delay = Duration::from_millis(turn.delay_ms);
+    let event_delay = Duration::from_millis(turn.event_delay_ms);
     if let Some(error) = &turn.error
         && (given < error.times)
     {
-        let error = PlayedError { status: error.status, message: error.message.clone() };
-        return Turn { place: Some(place), delay, answer: Err(error), warnings: Vec::new() };
+        let retry_after = error.retry_after.map(Duration::from_secs);
+        let error = PlayedError { status: error.status, message: error.message.clone(), retry_after };
+        let (place, warnings) = (Some(place), Vec::new());
+        return Turn { place, delay, answer: Err(error), fault: None, event_delay, warnings };
     }
+    let errors = turn.error.as_ref().map_or(0, |error| error.times);
+    let fault = turn.fault.filter(|fault| given.saturating_sub(errors) < fault.times).map(|fault| fault.kind);
     let mut filler = Filler { history, when: &turn.when, unmatched: Vec::new() };
     let mut content = Vec::new();
+    if let Some(thinking) = &turn.thinking {
+        let thinking = filler.text(thinking);
+        content.push(Block::Other(json!({"type": "thinking", "thinking": thinking, "signature": sign(&thinking)})));
+    }
     if let Some(text) = &turn.text {
         content.push(Block::text(filler.text(text)));
     }
@@ -157,11 +214,12 @@ fn answer(request: &Request, history: &History<'_>, turn: &TurnRule, place: Plac
         }
         content.push(Block::tool_use(ids.id("toolu", index), &tool.name, filler.value_of(&tool.input)));
     }
-    if content.is_empty() {
+    if content.iter().all(Block::is_thinking) {
         content.push(Block::text(""));
     }
     warnings.extend(filler.unmatched.iter().map(|name| format!("the variable {{{{{name}}}}} stands for nothing here")));
-    Turn { place: Some(place), delay, answer: Ok(reply(request, content, turn.usage)), warnings }
+    let answer = Ok(reply(request, content, turn.usage));
+    Turn { place: Some(place), delay, answer, fault, event_delay, warnings }
 }
 
 /// A reply of `content`; ids and the estimate of tokens follow from the request.
@@ -169,8 +227,8 @@ fn reply(request: &Request, content: Vec<Block>, usage: Option<Usage>) -> Reply 
     let ids = Ids::of(request);
     let calls_tools = content.iter().any(|b| matches!(b, Block::Known(Known::ToolUse { .. })));
     let usage = usage.unwrap_or_else(|| Usage {
-        input_tokens: tokens(request.system.len() + size(&request.messages)),
-        output_tokens: tokens(content_size(&content)),
+        input_tokens: prompt_tokens(request).min(ESTIMATE.0),
+        output_tokens: tokens(content_size(&content)).min(ESTIMATE.1),
         ..Usage::default()
     });
     Reply {
@@ -180,6 +238,16 @@ fn reply(request: &Request, content: Vec<Block>, usage: Option<Usage>) -> Reply 
         stop_reason: Some(if calls_tools { "tool_use" } else { "end_turn" }.to_owned()),
         usage,
     }
+}
+
+/// The signature under a thought; who passes it back changed is found out.
+pub(in crate::model) fn sign(thinking: &str) -> String {
+    Sha256::digest(thinking).iter().map(|b| format!("{b:02x}")).collect()
+}
+
+/// The estimate of a request's tokens.
+pub(in crate::model) fn prompt_tokens(request: &Request) -> u64 {
+    tokens(request.system.len() + size(&request.messages))
 }
 
 /// The ids of one reply. A conversation gives each once, since its length and its latest message

@@ -178,7 +178,7 @@ agents:
     );
     let mut c = Conversation::lead("go");
     let mut given = ErrorsGiven::new();
-    let overloaded = PlayedError { status: 529, message: "overloaded".into() };
+    let overloaded = PlayedError { status: 529, message: "overloaded".into(), retry_after: None };
     for _ in 0..2 {
         let turn = play_after(&b, &c.request, &given);
         assert_eq!(turn.answer, Err(overloaded.clone()));
@@ -187,7 +187,10 @@ agents:
     }
     let broken = Place { agent: 0, turn: 1 };
     let turn = play_after(&b, &c.request, &given);
-    assert_eq!((turn.place, turn.answer), (Some(broken), Err(PlayedError { status: 500, message: String::new() })));
+    assert_eq!(
+        (turn.place, turn.answer),
+        (Some(broken), Err(PlayedError { status: 500, message: String::new(), retry_after: None }))
+    );
     given.insert(broken, 1);
     let mut said = Vec::new();
     for _ in 0..3 {
@@ -197,6 +200,39 @@ agents:
         c.say(&["on"]);
     }
     assert_eq!(said, ["said", "next", ""]);
+}
+
+#[test]
+fn a_fault_comes_after_the_error_and_as_often_as_asked() {
+    let b = book(
+        "agents: [{turns: [{text: there, error: {status: 429, times: 2, retry_after: 9}, fault: {kind: stall, times: 2}}]}]",
+    );
+    let c = Conversation::lead("go");
+    let place = Place { agent: 0, turn: 0 };
+    let played = |given: u32| play_after(&b, &c.request, &ErrorsGiven::from([(place, given)]));
+    for given in 0..2 {
+        let Err(error) = played(given).answer else { panic!("an error") };
+        assert_eq!((error.status, error.retry_after), (429, Some(Duration::from_secs(9))));
+    }
+    let faults: Vec<Option<FaultKind>> = (2..6).map(|given| played(given).fault).collect();
+    assert_eq!(faults, [Some(FaultKind::Stall), Some(FaultKind::Stall), None, None]);
+    assert!(played(2).answer.is_ok_and(|r| text_of(&r.content) == "there"));
+}
+
+#[test]
+fn thinking_comes_first_and_is_signed() {
+    let b = book("agents: [{turns: [{thinking: 'about {{prompt}}', tools: [{name: Bash}]}, {thinking: alone}]}]");
+    let mut c = Conversation::lead("apples");
+    let content = c.turn(&b).answer.map(|r| r.content).unwrap_or_default();
+    let signature = sign("about apples");
+    assert_eq!(
+        content[0],
+        Block::Other(json!({"type": "thinking", "thinking": "about apples", "signature": signature}))
+    );
+    assert_eq!(content.len(), 2);
+    c.answer(&["ok"], &[]);
+    let alone = c.turn(&b).answer.map(|r| r.content).unwrap_or_default();
+    assert_eq!((alone.len(), &alone[1]), (2, &Block::text("")));
 }
 
 #[test]
@@ -242,4 +278,30 @@ fn a_long_history_is_replayed_in_one_pass() {
         c.say(&["more"]);
     }
     assert_eq!(c.text(&b), "on");
+}
+
+#[test]
+fn a_summary_is_given_by_its_own_turns_only_and_else_by_itself() {
+    let ask = |conversation: &mut Conversation| {
+        let request = format!("{} do it</summary-request>", crate::core::message::SUMMARY_REQUEST);
+        conversation.request.messages[0].content.push(Block::text(request));
+    };
+    let b = book("agents: [{turns: [{text: one}, {when: {summary: true}, text: short}], otherwise: {text: over}}]");
+    let mut c = Conversation::lead("the task");
+    assert_eq!(c.text(&b), "one", "no turn for summaries answers anything else");
+    let mut c = Conversation::lead("the task");
+    ask(&mut c);
+    assert_eq!(c.text(&b), "short");
+    let mut c = Conversation::lead("the task");
+    ask(&mut c);
+    assert!(c.text(&book("agents: [{turns: [{text: one}]}]")).contains("the task"));
+}
+
+#[test]
+fn an_estimate_never_fills_a_window() {
+    let text = "x".repeat(2_000_000);
+    let b = book(&format!("agents: [{{turns: [{{text: {text}}}]}}]"));
+    let usage = Conversation::lead(&text).turn(&b).answer.map(|r| r.usage).unwrap_or_default();
+    assert_eq!((usage.input_tokens, usage.output_tokens), ESTIMATE);
+    assert!(ESTIMATE.0 + ESTIMATE.1 < 180_000);
 }

@@ -10,10 +10,11 @@ use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use super::book::{Playbook, PlaybookError};
+use super::events::events;
 use super::play::{ErrorsGiven, Turn, play_after};
 use super::strict::check_request;
 use crate::core::message::{Reply, Request};
-use crate::model::{BoxFuture, Model, ModelError};
+use crate::model::{BoxFuture, CallEvent, Model, ModelError, Observer};
 
 /// The playbooks that come with the program.
 const BUILT_IN: [(&str, &str); 1] = [("survey", include_str!("survey.yaml"))];
@@ -47,14 +48,56 @@ impl PlaybookModel {
         book.as_ref().map_err(|error| ModelError::Unusable(error.clone()))
     }
 
-    /// The turn for `request`; counts the error if it is one.
-    fn next(&self, book: &Playbook, request: &Request) -> Turn {
-        let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
-        let turn = play_after(book, request, &given);
-        if let (Some(place), Err(_)) = (turn.place, &turn.answer) {
-            *given.entry(place).or_default() += 1;
+    /// Appends `request` to the playbook's record, if it has one; `body` is what came over the wire.
+    pub(in crate::model) fn record(&self, request: &Request, body: Option<&str>) -> Result<(), ModelError> {
+        match &self.book()?.record {
+            Some(path) => record(path, request, body),
+            None => Ok(()),
         }
-        turn
+    }
+
+    /// The turn for `request`; counts its error or fault. Warnings go to the log.
+    pub(in crate::model) fn next(&self, request: &Request) -> Result<Turn, ModelError> {
+        let book = self.book()?;
+        let turn = {
+            let mut given = self.given.lock().unwrap_or_else(PoisonError::into_inner);
+            let turn = play_after(book, request, &given);
+            if let Some(place) = turn.place.filter(|_| turn.answer.is_err() || turn.fault.is_some()) {
+                *given.entry(place).or_default() += 1;
+            }
+            turn
+        };
+        for warning in &turn.warnings {
+            tracing::warn!(place = ?turn.place, "playbook: {warning}");
+        }
+        Ok(turn)
+    }
+}
+
+impl PlaybookModel {
+    async fn answer(&self, request: &Request, cancel: &CancellationToken) -> Result<Reply, ModelError> {
+        if self.book.get().is_none() {
+            // What this process has to say already, such as that it is ready, goes out first.
+            tokio::task::yield_now().await;
+        }
+        self.record(request, None)?;
+        check_request(request)
+            .map_err(|what| ModelError::Api { status: 400, message: format!("invalid_request_error: {what}") })?;
+        let turn = self.next(request)?;
+        // Even a timer of no length waits for the clock's next tick, so none is set then.
+        let is_cancelled = match turn.delay {
+            Duration::ZERO => cancel.is_cancelled(),
+            delay => tokio::time::timeout(delay, cancel.cancelled()).await.is_ok(),
+        };
+        if is_cancelled {
+            return Err(ModelError::Cancelled);
+        }
+        let reply = turn.answer.map_err(|error| ModelError::answered(error.status, error.message))?;
+        // There is no stream to break, only its end for the caller.
+        match turn.fault {
+            Some(fault) => Err(ModelError::NoReply(format!("the playbook's fault {fault:?}"))),
+            None => Ok(reply),
+        }
     }
 }
 
@@ -71,38 +114,30 @@ impl Model for PlaybookModel {
         request: &'a Request,
         cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
+        Box::pin(self.answer(request, cancel))
+    }
+
+    fn call_observed<'a>(
+        &'a self,
+        request: &'a Request,
+        cancel: &'a CancellationToken,
+        observer: &'a dyn Observer,
+    ) -> BoxFuture<'a, Result<Reply, ModelError>> {
         Box::pin(async move {
-            if self.book.get().is_none() {
-                // What this process has to say already, such as that it is ready, goes out first.
-                tokio::task::yield_now().await;
+            observer.observe(CallEvent::Sent { attempt: 1 });
+            let reply = self.answer(request, cancel).await?;
+            for event in events(&reply).iter().filter(|event| event["type"] != "ping") {
+                observer.observe(CallEvent::Part { message_id: &reply.id, event: &event.to_string() });
             }
-            let book = self.book()?;
-            if let Some(path) = &book.record {
-                record(path, request)?;
-            }
-            check_request(request)
-                .map_err(|what| ModelError::Api { status: 400, message: format!("invalid_request_error: {what}") })?;
-            let turn = self.next(book, request);
-            for warning in &turn.warnings {
-                tracing::warn!(place = ?turn.place, "playbook: {warning}");
-            }
-            // Even a timer of no length waits for the clock's next tick, so none is set then.
-            let is_cancelled = match turn.delay {
-                Duration::ZERO => cancel.is_cancelled(),
-                delay => tokio::time::timeout(delay, cancel.cancelled()).await.is_ok(),
-            };
-            if is_cancelled {
-                return Err(ModelError::Cancelled);
-            }
-            turn.answer.map_err(|error| ModelError::Api { status: error.status, message: error.message })
+            Ok(reply)
         })
     }
 }
 
 /// Appends a request to the record. One write in append mode: many processes share the file.
-fn record(path: &Path, request: &Request) -> Result<(), ModelError> {
+fn record(path: &Path, request: &Request, body: Option<&str>) -> Result<(), ModelError> {
     let tools: Vec<&str> = request.tools.iter().map(|tool| tool.name.as_str()).collect();
-    let line = json!({
+    let mut line = json!({
         "pid": std::process::id(),
         "caller": request.caller,
         "model": request.model,
@@ -110,6 +145,9 @@ fn record(path: &Path, request: &Request) -> Result<(), ModelError> {
         "messages": request.messages,
         "tools": tools,
     });
+    if let Some(body) = body {
+        line["body"] = body.into();
+    }
     OpenOptions::new()
         .create(true)
         .append(true)
@@ -190,6 +228,53 @@ mod tests {
             let text = call(&model, &request).await.map(|r| crate::core::message::text_of(&r.content));
             assert!(matches!(&text, Ok(t) if t == "there"), "{text:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn errors_that_say_too_long_are_overflows() {
+        for (status, message, overflow) in [
+            (413, "", true),
+            (400, "prompt is too long: 9 > 5", true),
+            (400, "bad", false),
+            (500, "prompt is too long", false),
+        ] {
+            let yaml = format!("agents: [{{turns: [{{error: {{status: {status}, message: '{message}'}}}}]}}]");
+            let error = call(&PlaybookModel::from(book(&yaml)), &Conversation::lead("go").request).await.err();
+            assert_eq!(matches!(error, Some(ModelError::Overflow { .. })), overflow, "{status} {message}: {error:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_fault_fails_its_call_and_the_next_one_goes_on() {
+        let model = PlaybookModel::from(book("agents: [{turns: [{text: there, fault: {kind: stall, times: 2}}]}]"));
+        let request = Conversation::lead("go").request;
+        for _ in 0..2 {
+            assert!(matches!(call(&model, &request).await, Err(ModelError::NoReply(what)) if what.contains("Stall")));
+        }
+        assert!(call(&model, &request).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn an_observer_is_told_the_parts_of_the_reply() {
+        #[derive(Default)]
+        struct Parts(Mutex<Vec<(String, serde_json::Value)>>);
+        impl Observer for Parts {
+            fn observe(&self, event: CallEvent<'_>) {
+                if let CallEvent::Part { message_id, event } = event {
+                    let event = serde_json::from_str(event).unwrap_or_default();
+                    self.0.lock().unwrap().push((message_id.to_owned(), event));
+                }
+            }
+        }
+        let text = "a text long enough to come in parts";
+        let model = PlaybookModel::from(book(&format!("agents: [{{turns: [{{text: {text}}}]}}]")));
+        let (request, cancel, parts) = (Conversation::lead("go").request, CancellationToken::new(), Parts::default());
+        let reply = model.call_observed(&request, &cancel, &parts).await.unwrap_or_else(|e| panic!("{e}"));
+        let parts = parts.0.lock().unwrap();
+        assert!(parts.iter().all(|(id, _)| *id == reply.id));
+        let told: Vec<&str> = parts.iter().filter_map(|(_, e)| e["delta"]["text"].as_str()).collect();
+        assert!(told.len() > 1 && told.concat() == text, "{told:?}");
+        assert_eq!(parts.last().map(|(_, e)| e["type"].clone()), Some(json!("message_stop")));
     }
 
     #[tokio::test]

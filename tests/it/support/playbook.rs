@@ -56,6 +56,11 @@ impl Book {
         format!("playbook:{}", self.path.display())
     }
 
+    /// Its file.
+    pub fn file(&self) -> String {
+        self.path.display().to_string()
+    }
+
     /// All requests so far, in order.
     pub fn requests(&self) -> Vec<Request> {
         let text = fs::read_to_string(&self.record).unwrap_or_default();

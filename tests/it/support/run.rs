@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
@@ -60,13 +60,27 @@ impl<'w> Lead<'w> {
         self
     }
 
+    /// Starts it with stdin and stdout as pipes that the test holds.
+    pub fn piped(self) -> Piped {
+        let (running, child) = self.spawn(true);
+        Piped { running, stdin: child.0, stdout: child.1.unwrap() }
+    }
+
     /// Starts it.
-    pub fn start(mut self) -> Running {
+    pub fn start(self) -> Running {
+        self.spawn(false).0
+    }
+
+    fn spawn(mut self, pipes: bool) -> (Running, (Option<ChildStdin>, Option<ChildStdout>)) {
         let stem = self.world.output_stem();
         // Files, not pipes: whoever inherits them can't hold the test up.
         let (stdout, stderr) = (stem.with_extension("out"), stem.with_extension("err"));
         self.command.stdout(File::create(&stdout).unwrap()).stderr(File::create(&stderr).unwrap());
+        if pipes {
+            self.command.stdout(Stdio::piped());
+        }
         match &self.stdin {
+            None if pipes => self.command.stdin(Stdio::piped()),
             None => self.command.stdin(Stdio::null()),
             Some(content) => {
                 let input = stem.with_extension("in");
@@ -78,15 +92,26 @@ impl<'w> Lead<'w> {
         let shown = lead::core::text::one_line(&shown.join(" "), 300);
         let mut child = self.command.spawn().unwrap_or_else(|e| panic!("{shown}: {e}"));
         let pid = i32::try_from(child.id()).unwrap();
+        let ends = (child.stdin.take(), child.stdout.take());
         let (sender, status) = mpsc::channel();
         std::thread::spawn(move || drop(sender.send(child.wait())));
-        Running { shown, pid, stdout, stderr, status, world: self.world.describe_later() }
+        (Running { shown, pid, stdout, stderr, status, world: self.world.describe_later() }, ends)
     }
 
     /// Runs it to its end.
     pub fn run(self) -> Done {
         self.start().wait()
     }
+}
+
+/// A command that runs, and the test's ends of its pipes.
+pub struct Piped {
+    /// The command.
+    pub running: Running,
+    /// What it reads; none once the test has ended it.
+    pub stdin: Option<ChildStdin>,
+    /// What it writes.
+    pub stdout: ChildStdout,
 }
 
 /// A command that runs.
@@ -108,6 +133,11 @@ impl Running {
     /// Sends it a signal.
     pub fn signal(&self, which: Signal) {
         signal(self.pid, which);
+    }
+
+    /// What it has written to stdout so far.
+    pub fn stdout(&self) -> String {
+        fs::read_to_string(&self.stdout).unwrap_or_default()
     }
 
     /// What it has written to stderr so far.

@@ -79,6 +79,21 @@ pub fn paired(messages: &[Value]) {
     }
 }
 
+/// The conversation that a transcript's lines hold, as a model is sent it: lines of one speaker that
+/// follow each other are one message.
+fn conversation(lines: &[Value]) -> Vec<Value> {
+    let mut messages: Vec<Value> = Vec::new();
+    for line in lines.iter().filter(|l| l["type"] == "user" || l["type"] == "assistant") {
+        let message = &line["message"];
+        let blocks = message["content"].as_array().cloned().unwrap_or_default();
+        match messages.last_mut().filter(|last| last["role"] == message["role"]) {
+            Some(last) => last["content"].as_array_mut().unwrap().extend(blocks),
+            None => messages.push(serde_json::json!({"role": message["role"], "content": blocks})),
+        }
+    }
+    messages
+}
+
 /// One agent of a session.
 #[derive(Clone, Debug)]
 pub struct AgentFiles {
@@ -142,6 +157,12 @@ impl Session {
     /// The lines of the main transcript.
     pub fn lines(&self) -> Vec<Value> {
         lines_of(&self.path)
+    }
+
+    /// Fails unless each tool use of each transcript is answered, once.
+    pub fn paired(&self) {
+        paired(&conversation(&self.lines()));
+        self.agents().iter().for_each(|agent| paired(&conversation(&agent.lines())));
     }
 
     /// Its agents, in the order of their start.

@@ -192,13 +192,20 @@ impl World {
 
     /// The session of this id.
     pub fn session(&self, id: &str) -> Session {
-        Session::find(&self.config(), id).unwrap_or_else(|| panic!("there is no session {id}"))
+        self.find_session(id).unwrap_or_else(|| panic!("there is no session {id}"))
     }
 
-    /// The files of the runtime folder.
+    /// The session of this id, if there is one yet.
+    pub fn find_session(&self, id: &str) -> Option<Session> {
+        Session::find(&self.config(), id)
+    }
+
+    /// The files of the runtime folder. Temporary ones don't count: a process that is killed while it
+    /// writes leaves one, which is swept when it is a minute old.
     pub fn runtime_files(&self) -> Vec<String> {
         let files = fs::read_dir(self.runtime()).into_iter().flatten().flatten();
-        let files: Vec<String> = files.map(|e| e.file_name().to_string_lossy().into_owned()).collect();
+        let files = files.map(|e| e.file_name().to_string_lossy().into_owned());
+        let files: Vec<String> = files.filter(|f| !f.starts_with('.')).collect();
         let is_registered =
             |f: &String| f.split_once('.').is_some_and(|(name, _)| files.contains(&format!("{name}.json")));
         files.iter().filter(|f| !self.killed_anywhere || is_registered(f)).cloned().collect()
@@ -264,8 +271,14 @@ impl Drop for World {
         let clean = is_clean(&found);
         let seen = if clean { String::new() } else { self.describe() };
         self.kill_all();
-        let scratch = lead::core::paths::sanitise_cwd(&self.cwd);
-        let _ = fs::remove_dir_all(format!("/tmp/claude-{}/{scratch}", nix::unistd::getuid()));
+        // Scratchpads lie outside, one folder per working folder.
+        let scratch = PathBuf::from(format!("/tmp/claude-{}", nix::unistd::getuid()));
+        let ours = lead::core::paths::sanitise_cwd(&self.root);
+        for folder in fs::read_dir(scratch).into_iter().flatten().flatten() {
+            if folder.file_name().to_string_lossy().starts_with(&ours) {
+                let _ = fs::remove_dir_all(folder.path());
+            }
+        }
         if std::env::var_os("LEAD_KEEP").is_none() {
             let _ = fs::remove_dir_all(&self.root);
         }
