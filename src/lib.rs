@@ -8,6 +8,7 @@ pub mod agent;
 pub mod cli;
 pub mod core;
 pub mod endpoint;
+pub mod http;
 pub mod lead;
 pub mod model;
 pub mod permission;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use lead::core::agent::Owner;
 use lead::core::entry::Place as LinePlace;
-use lead::core::frame::{AgentConfig, BUILD, PermissionRules, Prompt, Welcome};
+use lead::core::frame::{AgentConfig, BUILD, PermissionRules, Prompt, Telling, Welcome};
 use lead::core::ids::{AgentId, SessionId};
 use lead::core::paths::{AgentFiles, ConfigDir, SessionFiles, scratchpad};
 use lead::store::atomic::create_private_dir;
@@ -106,12 +106,20 @@ impl Place {
             },
             scratchpad: None,
             max_turns: None,
+            background_shells: true,
+            background_wait_ms: 600_000,
+            accept_cross_session: true,
+            detached: false,
             permission_timeout_ms: 60_000,
             durability: "process".to_owned(),
+            knowledge: lead::core::knowledge::Knowledge::default(),
         };
         let prompt = Prompt { text: "Wait.".to_owned(), msg_id: None, from: self.session.as_str().to_owned() };
         let access = lead::core::provider::ProviderAccess::default();
-        Ok((Welcome { config, prompt, secrets: Vec::new(), owner: Owner::Lead, access, tell_lines: false }, files))
+        Ok((
+            Welcome { config, prompt, secrets: Vec::new(), owner: Owner::Lead, access, telling: Telling::Nothing },
+            files,
+        ))
     }
 }
 

@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 
 use super::compact::{Compacted, Trigger};
 use crate::core::entry::{Boundary, CompactMetadata, Enqueued, Line, Mode, Place, Talk};
+use crate::core::shell::{OpenShells, shell_folder};
+use crate::core::tool_state::ToolState;
 use crate::core::{clock, ids};
 use crate::store::history::{Consumed, History};
 
@@ -21,6 +23,10 @@ pub struct Carried {
     waiting: Vec<Enqueued>,
     /// Ids of the latest messages taken in.
     seen: VecDeque<String>,
+    /// Background shells whose end was not told.
+    shells: OpenShells,
+    /// Where the next shell command runs, if it is not where the agent began.
+    shell_cwd: Option<String>,
 }
 
 impl Carried {
@@ -31,6 +37,8 @@ impl Carried {
             mode: history.mode.clone(),
             waiting: history.enqueued.clone(),
             seen: history.seen_msg_ids.iter().take(SEEN).cloned().collect(),
+            shells: history.open_shells.clone(),
+            shell_cwd: history.shell_cwd.clone(),
         }
     }
 
@@ -39,6 +47,10 @@ impl Carried {
         match line {
             Line::Talk(talk) => {
                 self.consumed.note(talk);
+                self.shells.note(talk);
+                if let Some(folder) = shell_folder(talk) {
+                    self.shell_cwd = Some(folder.to_owned());
+                }
                 if let Some(id) = &talk.msg_id {
                     self.waiting.retain(|e| e.msg_id != *id);
                     self.saw(id);
@@ -64,8 +76,14 @@ impl Carried {
 
     /// The lines of a compaction, to be written at once. The summary is the last one: a boundary
     /// without it, left by a writer that died in the middle, replaces nothing. `summary` becomes the
-    /// boundary's child; `last` is the line before.
-    pub(super) fn lines(&self, compacted: &Compacted, mut summary: Talk, last: Option<String>) -> Vec<Line> {
+    /// boundary's child; `last` is the line before; `tools` is what the agent's tools know.
+    pub(super) fn lines(
+        &self,
+        compacted: &Compacted,
+        mut summary: Talk,
+        last: Option<String>,
+        tools: &ToolState,
+    ) -> Vec<Line> {
         let uuid = ids::random_uuid();
         summary.parent_uuid = Some(uuid.clone());
         summary.is_compact_summary = Some(true);
@@ -79,6 +97,10 @@ impl Carried {
             content: "The conversation before was replaced by a summary".to_owned(),
             consumed: self.consumed.latest(),
             seen: self.seen.iter().cloned().collect(),
+            shells: self.shells.as_slice().to_vec(),
+            shell_cwd: self.shell_cwd.clone(),
+            file_states: tools.files(),
+            todos: tools.todos.clone(),
             compact_metadata: CompactMetadata {
                 trigger: match compacted.trigger {
                     Trigger::Window => "auto",

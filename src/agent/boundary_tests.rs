@@ -22,10 +22,14 @@ fn user(uuid: &str, more: serde_json::Value) -> Line {
 
 /// The lines of a compaction after `lines`, as a reader gets them back.
 fn compacted(carried: &Carried) -> Vec<Line> {
+    compacted_with(carried, &ToolState::default())
+}
+
+fn compacted_with(carried: &Carried, tools: &ToolState) -> Vec<Line> {
     let Line::Talk(mut summary) = user("s", json!({"sessionId": "session"})) else { panic!("no talk") };
     summary.message.message.content = vec![Block::text("the summary")];
     let what = Compacted { content: vec![], trigger: Trigger::Window, pre_tokens: 9, summary_tokens: 3 };
-    let lines = carried.lines(&what, *summary, Some("last".into()));
+    let lines = carried.lines(&what, *summary, Some("last".into()), tools);
     lines.iter().map(|l| parse_line(&l.to_bytes().unwrap()).unwrap()).collect()
 }
 
@@ -82,4 +86,50 @@ fn the_latest_ids_are_kept() {
     let history = conversation(&compacted(&carried));
     assert_eq!(history.seen_msg_ids.len(), SEEN);
     assert!(!history.seen_msg_ids.contains("0") && history.seen_msg_ids.contains(&SEEN.to_string()));
+}
+
+#[test]
+fn files_seen_and_todos_outlive_a_compaction() {
+    let file = |path: &str, size: u64| json!({"path": path, "size": size, "mtimeNs": 7, "sha256": "ab"});
+    let todos = json!([{"content": "x", "status": "pending", "activeForm": "Doing x"}]);
+    let before = conversation(&[
+        user("1", json!({"toolUseResult": {"fileState": file("/b", 1)}})),
+        user("2", json!({"toolUseResult": {"fileState": file("/a", 1)}})),
+        user("3", json!({"toolUseResult": {"oldTodos": [], "newTodos": todos}})),
+    ]);
+    let mut lines = compacted_with(&Carried::of(&before), &before.tool_state);
+    let after = conversation(&lines).tool_state;
+    assert_eq!((after.files(), &after.todos), (before.tool_state.files(), &before.tool_state.todos));
+    assert_eq!((after.files().len(), after.todos.len()), (2, 1));
+    // What comes later counts more.
+    lines.push(user("4", json!({"toolUseResult": {"fileState": file("/b", 2), "newTodos": []}})));
+    let later = conversation(&lines).tool_state;
+    assert_eq!(later.file("/b").map(|f| f.size), Some(2));
+    assert!(later.todos.is_empty());
+}
+
+#[test]
+fn shells_whose_end_was_not_told_and_their_folder_stay_known() {
+    let started = |id: &str| json!({"toolUseResult": {"backgroundTaskId": id, "description": "d", "command": "c", "outputFile": "/o"}});
+    let mut carried = Carried::default();
+    for line in [
+        user("1", started("b-00000001")),
+        user("2", started("b-00000002")),
+        user("3", json!({"toolUseResult": {"stdout": "", "shellCwd": "/w/one"}})),
+        user("4", json!({"origin": {"kind": "task-notification", "taskId": "b-00000001"}})),
+        user("5", json!({"toolUseResult": {"stdout": "", "shellCwd": "/w/two"}})),
+        user("6", json!({"toolUseResult": {"stdout": ""}})),
+    ] {
+        carried.note(&line);
+    }
+    let lines = compacted(&carried);
+    let history = conversation(&lines);
+    let open = |history: &History| history.open_shells.as_slice().iter().map(|s| s.id.to_string()).collect::<Vec<_>>();
+    assert_eq!((open(&history), history.shell_cwd.as_deref()), (vec!["b-00000002".to_owned()], Some("/w/two")));
+    let again = compacted(&Carried::of(&history));
+    assert_eq!(open(&conversation(&again)), open(&history));
+    // What is told after the boundary is told.
+    let told = user("7", json!({"origin": {"kind": "task-notification", "taskId": "b-00000002"}}));
+    let later = conversation(&[lines, vec![told]].concat());
+    assert!(open(&later).is_empty() && later.shell_cwd.as_deref() == Some("/w/two"));
 }

@@ -65,12 +65,15 @@ impl Driver {
     /// Asks for a summary. System prompt and tools are the conversation's own, so that the provider
     /// finds what it has cached; the witness sees no part of it, since it is nobody's answer.
     pub(super) fn summarise(&mut self, messages: Vec<Message>, files: Vec<String>) {
+        self.parts.witness.compacting();
         let request = self.request(messages, self.parts.max_tokens.min(SUMMARY_TOKENS));
         let call = self.send(request, Arc::new(Nobody));
         let read = self.readable(files);
         let mut context = self.parts.context.clone();
         context.cancel = self.cancel.child_token();
         "compaction".clone_into(&mut context.tool_use_id);
+        // They come again with the next file that is read.
+        context.instructions = Arc::default();
         let events = self.parts.events.clone();
         tokio::spawn(async move {
             let event = match call.await {
@@ -90,9 +93,10 @@ impl Driver {
     /// The tool that reads, and those of `files` that may be read without asking anybody.
     fn readable(&self, mut files: Vec<String>) -> Option<(Arc<dyn Tool>, Vec<String>)> {
         let tool = Arc::clone(self.parts.toolbox.get("Read")?);
+        let policy = self.parts.policy.get();
         files.retain(|path| {
             let input = json!({"file_path": path});
-            matches!(self.parts.policy.decide("Read", &input), Decision::Allow { .. })
+            matches!(policy.decide("Read", &input), Decision::Allow { .. })
         });
         Some((tool, files))
     }
@@ -103,6 +107,7 @@ impl Driver {
             system: self.parts.system.clone(),
             messages,
             tools: self.parts.toolbox.specs(),
+            web_search: self.parts.toolbox.offers_web_search(&self.parts.policy.get()),
             max_tokens,
             caller: self.parts.caller.clone(),
         }
@@ -131,6 +136,10 @@ async fn read_again(tool: &dyn Tool, paths: &[String], context: &ToolContext) ->
     let mut left = ATTACHED_BYTES;
     let mut files = Vec::new();
     for path in paths.iter().rev() {
+        // What would not be shown must not count as read.
+        if left == 0 {
+            break;
+        }
         let output = tool.run(&json!({"file_path": path}), context).await;
         if !output.is_error {
             files.extend(attach(path, &output.text, &mut left));

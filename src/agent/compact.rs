@@ -8,11 +8,15 @@
 use super::prompts::{summary_head, summary_request};
 use super::step::{Conversation, Effect, Phase, TurnEnd};
 use crate::core::message::{Block, Known, Message, Reply, Role, Usage, text_of};
+use crate::core::server_tool;
 use crate::core::text;
 use crate::model::ModelError;
 
-/// Failures of the summary request in a row that end the run.
+/// Failures in a row that end the run: of the summary request, or of compactions to make room.
 const FAILURES: u32 = 3;
+/// A compaction has made room if the conversation goes on for so many replies before the next one is
+/// due. A model that fills its window with every round of tools would be summarised for ever.
+const REPLIES: u32 = 3;
 /// Files that are shown again.
 const FILES: usize = 5;
 /// Bytes of what waits for an answer that are kept word for word, where the window is unknown.
@@ -56,11 +60,10 @@ pub(super) struct Compaction {
     pub(super) window: u64,
     /// Prompt and output tokens of the latest reply.
     pub(super) used: u64,
-    /// No reply came since the last compaction: another one would not help.
-    fresh: bool,
-    /// The first reply after a compaction filled the window again, so it does not help: what fills it
-    /// is not the conversation. Then only an overflow leads to another one.
-    futile: bool,
+    /// Replies since the last compaction; none = there was none.
+    replies: Option<u32>,
+    /// Compactions in a row that made no room.
+    useless: u32,
     /// Failures of the summary request in a row.
     failures: u32,
     /// How often the provider refused the summary request as too long.
@@ -72,17 +75,12 @@ pub(super) struct Compaction {
 impl Compaction {
     pub(super) fn note_reply(&mut self, usage: &Usage) {
         self.used = usage.prompt_tokens() + usage.output_tokens;
-        self.futile = self.is_full() && (self.fresh || self.futile);
-        self.fresh = false;
+        self.replies = self.replies.map(|replies| replies + 1);
     }
 
-    /// Whether the conversation is to be summarised before the next request.
+    /// Whether the conversation is to be summarised before the next request: 90 % of the window are
+    /// used.
     pub(super) fn is_due(&self) -> bool {
-        self.is_full() && !self.futile
-    }
-
-    /// Whether 90 % of the window are used.
-    fn is_full(&self) -> bool {
         self.window > 0 && self.used.saturating_mul(10) >= self.window.saturating_mul(9)
     }
 
@@ -103,12 +101,33 @@ impl Conversation {
 
     /// Whether a refused request may become shorter by a compaction.
     pub(super) fn may_compact(&self) -> bool {
-        !self.compaction.fresh && !self.cancelled
+        self.compaction.replies != Some(0) && !self.cancelled
+    }
+
+    /// Begins a compaction, or ends the turn if the latest ones made no room. `refusal` is the error
+    /// that asks for it, if it is one.
+    pub(super) fn compact(&mut self, trigger: Trigger, refusal: Option<&ModelError>) -> Effect {
+        let is_soon = self.compaction.replies.is_some_and(|replies| replies < REPLIES);
+        self.compaction.useless = if is_soon { self.compaction.useless + 1 } else { 0 };
+        if self.compaction.useless < FAILURES {
+            return self.summarise(trigger);
+        }
+        // The next turn tries anew.
+        self.compaction.useless = 0;
+        self.phase = Phase::Idle;
+        let Compaction { used, window, .. } = self.compaction;
+        let now = refusal.map_or_else(|| format!("{used} of {window} tokens are used"), ToString::to_string);
+        let message = format!(
+            "the conversation was summarised {FAILURES} times and each time fell short of {REPLIES} more replies before \
+it was too long again ({now}); it needs smaller tool outputs, or a model with a larger window (lead.contextWindow)"
+        );
+        Effect::EndTurn(TurnEnd::Failed { status: refusal.and_then(ModelError::status), message })
     }
 
     pub(super) fn summarise(&mut self, trigger: Trigger) -> Effect {
         self.phase = Phase::Summary(trigger);
         let mut messages = shortened(&self.messages, self.compaction.refused, FAILURES as usize);
+        server_tool::drop_unpaired(&mut messages);
         let request = Block::text(summary_request());
         match messages.last_mut() {
             Some(last) if last.role == Role::User => last.content.push(request),
@@ -144,7 +163,7 @@ impl Conversation {
         self.compaction.files = latest_reads(&self.compaction.files, &self.messages);
         self.messages = vec![Message::user(content)];
         self.compaction.used = 0;
-        self.compaction.fresh = true;
+        self.compaction.replies = Some(0);
         self.compaction.failures = 0;
         self.compaction.refused = 0;
         let mut effects = vec![Effect::RecordCompaction(compacted)];
@@ -200,12 +219,17 @@ fn size(message: &Message) -> usize {
     serde_json::to_vec(message).map_or(0, |bytes| bytes.len())
 }
 
-/// What waits for an answer: the words of the last message, without tool results.
+/// What waits for an answer: the last message without tool results. Its words are kept up to `limit`
+/// bytes, images as they are, since what they cost does not show in their bytes.
 fn unanswered(messages: &[Message], limit: usize) -> Vec<Block> {
     let last = messages.last().filter(|m| m.role == Role::User);
     let mut left = limit;
     let mut kept = Vec::new();
-    for words in last.iter().flat_map(|m| &m.content).filter_map(Block::as_text) {
+    for block in last.iter().flat_map(|m| &m.content) {
+        let Some(words) = block.as_text() else {
+            kept.extend(matches!(block, Block::Other(_)).then(|| block.clone()));
+            continue;
+        };
         let end = (0..=left.min(words.len())).rev().find(|at| words.is_char_boundary(*at)).unwrap_or(0);
         left -= end;
         kept.push(if end == words.len() {

@@ -1,7 +1,8 @@
 use serde_json::json;
 
 use super::*;
-use crate::agent::step::{Call, Class, Classify, Event, Input};
+use crate::agent::input::Input;
+use crate::agent::step::{Call, Class, Classify, Event};
 use crate::core::agent::Activity;
 use crate::core::message::asks_for_summary;
 use crate::model::playbook::check_request;
@@ -94,6 +95,7 @@ fn well_formed(messages: &[Message]) {
         system: String::new(),
         messages: messages.to_vec(),
         tools: vec![],
+        web_search: false,
         max_tokens: 1,
         caller: crate::core::message::Caller::default(),
     };
@@ -221,7 +223,7 @@ fn a_cancel_during_the_summary_leaves_the_conversation_as_it_was() {
         assert_eq!(run.step(Event::Cancel), "cancel");
         assert_eq!(run.step(event), "Cancelled");
         assert_eq!(run.conversation.messages(), before);
-        assert!(run.conversation.has_pending() && run.conversation.is_idle());
+        assert!(run.conversation.pending() > 0 && run.conversation.is_idle());
     }
 }
 
@@ -320,16 +322,92 @@ fn a_conversation_resumed_near_its_limit_is_summarised_first() {
     assert_eq!(run.say("new"), "user summarise");
 }
 
+/// Replies that read on, the last of them with `tokens`; what the last one led to.
+fn reads_on(run: &mut Run, replies: usize, tokens: u64) -> String {
+    (1..replies).for_each(|_| assert_eq!(run.reads("a", 10), "user model"));
+    run.reads("a", tokens)
+}
+
 #[test]
-fn a_window_that_stays_full_is_not_summarised_over_and_over() {
+fn three_compactions_in_a_row_that_make_no_room_end_the_turn() {
+    for replies in [1, 2] {
+        let mut run = Run::new(1000);
+        run.say("go");
+        assert_eq!(run.reads("a", 950), "user summarise");
+        for _ in 0..2 {
+            assert_eq!(run.summarised("short"), "compaction model");
+            assert_eq!(reads_on(&mut run, replies, 950), "user summarise");
+        }
+        assert_eq!(run.summarised("short"), "compaction model");
+        let end = reads_on(&mut run, replies, 950);
+        assert!(end.starts_with("user failed(the conversation was summarised 3 times"), "{end}");
+        assert!(end.contains("950 of 1000 tokens") && end.contains("lead.contextWindow"), "{end}");
+        assert!(run.conversation.is_idle());
+        // The next turn tries anew.
+        assert_eq!(run.say("again"), "user summarise");
+    }
+}
+
+#[test]
+fn compactions_that_make_room_may_go_on_for_ever() {
     let mut run = Run::new(1000);
     run.say("go");
     assert_eq!(run.reads("a", 950), "user summarise");
+    for _ in 0..5 {
+        assert_eq!(run.summarised("short"), "compaction model");
+        assert_eq!(reads_on(&mut run, 3, 950), "user summarise");
+    }
+    // Two that make none don't count once one has made some.
+    for replies in [2, 2, 3, 2, 2, 3] {
+        assert_eq!(run.summarised("short"), "compaction model");
+        assert_eq!(reads_on(&mut run, replies, 950), "user summarise");
+    }
+}
+
+#[test]
+fn overflows_after_each_reply_end_the_turn_where_the_window_is_unknown() {
+    let mut run = Run::new(0);
+    run.say("go");
+    assert_eq!(run.reads("a", 10), "user model");
+    for _ in 0..3 {
+        assert_eq!(run.overflows(), "summarise");
+        assert_eq!(run.summarised("short"), "compaction model");
+        assert_eq!(run.reads("a", 10), "user model");
+    }
+    let end = run.overflows();
+    assert!(
+        end.starts_with("failed(the conversation was summarised 3 times") && end.contains("too long for the model"),
+        "{end}"
+    );
+}
+
+#[test]
+fn an_image_that_waits_for_an_answer_outlives_the_summary() {
+    let image = Block::Other(json!({"type": "image", "source": {"type": "base64", "data": "x".repeat(5000)}}));
+    let mut run = Run::new(1000);
+    run.say("first");
+    run.answers("answer", 950);
+    let blocks = vec![image.clone(), Block::text("what is it?")];
+    let input = Input { text: "what is it?".into(), blocks, ..Input::default() };
+    assert_eq!(run.step(Event::Inputs(vec![input])), "user summarise");
     assert_eq!(run.summarised("short"), "compaction model");
-    assert_eq!(run.reads("b", 950), "user model");
-    assert_eq!(run.reads("c", 960), "user model");
-    assert_eq!(run.overflows(), "summarise");
-    assert_eq!(run.summarised("shorter"), "compaction model");
-    assert_eq!(run.reads("d", 100), "user model");
-    assert_eq!(run.reads("e", 950), "user summarise");
+    let content = &run.conversation.messages()[0].content;
+    let at = content.iter().position(|b| *b == image);
+    assert!(at.is_some() && content.last().and_then(Block::as_text) == Some("what is it?"), "{content:?}");
+}
+
+#[test]
+fn refused_thoughts_are_left_out_and_the_call_is_repeated_once() {
+    let refused = || Event::ModelFailed(ModelError::Thoughts { message: "not mine".into() });
+    let thought = Block::Other(json!({"type": "thinking", "thinking": "hm", "signature": "s"}));
+    let mut run = Run::new(1000);
+    run.say("go");
+    let call = Block::tool_use("t", "Read", json!({"file_path": "a"}));
+    run.step(Event::Reply(reply(vec![thought, call], 950)));
+    assert_eq!(run.step(Event::ToolDone { id: "t".into(), output: ToolOutput::ok("x") }), "user summarise");
+    assert_eq!(run.step(refused()), "summarise", "that is no failure of the summary");
+    assert!(run.conversation.messages().iter().flat_map(|m| &m.content).all(|b| !b.is_thinking()));
+    assert_eq!(run.summarised("short"), "compaction model");
+    let end = run.step(refused());
+    assert!(end.starts_with("failed(the model does not take the thoughts"), "{end}");
 }

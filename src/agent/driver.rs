@@ -12,7 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::boundary::Carried;
 use super::compact::Compacted;
-use super::step::{Call, Class, Classify, Conversation, Effect, Event, TurnEnd, UserLine};
+use super::input::UserLine;
+use super::permit::{Asked, Desk};
+use super::step::{Call, Class, Classify, Conversation, Effect, Event, TurnEnd};
 use super::witness::Witness;
 use crate::core::agent::{Activity, Denial, Progress};
 use crate::core::clock;
@@ -21,10 +23,10 @@ use crate::core::fault::{self, Fault};
 use crate::core::ids::{self, AgentId};
 use crate::core::message::{Block, Caller, Message, Reply, Role, ToolSpec, Usage};
 use crate::model::Model;
-use crate::permission::{Decision, Policy};
+use crate::permission::{Decision, Policy, SharedPolicy};
 use crate::store::StoreError;
 use crate::store::transcript::TranscriptWriter;
-use crate::tool::{Tool, ToolContext, ToolOutput};
+use crate::tool::{Tool, ToolContext};
 
 /// Longest pause between two tries to write what the disk refused.
 const WRITE_RETRY_CAP: Duration = Duration::from_secs(10);
@@ -39,35 +41,53 @@ pub enum DriverError {
 
 /// The tools of one agent, in the order in which they are offered.
 #[derive(Clone, Default)]
-pub struct Toolbox(Vec<Arc<dyn Tool>>);
+pub struct Toolbox {
+    tools: Vec<Arc<dyn Tool>>,
+    web_search: bool,
+}
 
 impl Toolbox {
     /// These tools.
     pub fn new(tools: Vec<Arc<dyn Tool>>) -> Self {
-        Self(tools)
+        Self { tools, web_search: false }
+    }
+
+    /// With the provider's own web search.
+    #[must_use]
+    pub fn with_web_search(mut self) -> Self {
+        self.web_search = true;
+        self
+    }
+
+    /// Whether the provider's own web search is offered. It asks nobody before it searches, so only
+    /// where nobody would be asked.
+    pub fn offers_web_search(&self, policy: &Policy) -> bool {
+        let decision = || policy.decide("WebSearch", &Value::Object(serde_json::Map::new()));
+        self.web_search && matches!(decision(), Decision::Allow { .. })
     }
 
     /// With one more.
     #[must_use]
     pub fn with(mut self, tool: Arc<dyn Tool>) -> Self {
-        self.0.push(tool);
+        self.tools.push(tool);
         self
     }
 
     /// As offered to the model.
     pub fn specs(&self) -> Vec<ToolSpec> {
-        self.0.iter().map(|t| t.spec()).collect()
+        self.tools.iter().map(|t| t.spec()).collect()
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         // `Task` is how other programs name the same tool.
         let name = if name == "Task" { "Agent" } else { name };
-        self.0.iter().find(|t| t.spec().name == name)
+        self.tools.iter().find(|t| t.spec().name == name)
     }
 
-    fn names(&self) -> String {
-        let names: Vec<String> = self.0.iter().map(|t| t.spec().name).collect();
-        names.join(", ")
+    /// Names of what is offered, as people and lists know them.
+    pub fn names(&self, policy: &Policy) -> Vec<String> {
+        let searches = self.offers_web_search(policy).then(|| "WebSearch".to_owned());
+        self.tools.iter().map(|t| t.spec().name).chain(searches).collect()
     }
 }
 
@@ -76,7 +96,7 @@ impl Classify for Toolbox {
         match self.get(&call.name) {
             Some(tool) => {
                 let class = match call.name.as_str() {
-                    "Agent" | "Task" | "SendMessage" | "TaskStop" => Class::Agents,
+                    "Agent" | "Task" | "SendMessage" | "TaskStop" | "TaskOutput" => Class::Agents,
                     _ if tool.is_read_only() => Class::Read,
                     _ => Class::Exclusive,
                 };
@@ -110,7 +130,9 @@ pub struct Parts {
     /// Tools.
     pub toolbox: Toolbox,
     /// Permissions.
-    pub policy: Policy,
+    pub policy: SharedPolicy,
+    /// Who is asked what they leave open.
+    pub desk: Arc<dyn Desk>,
     /// What tools work with; `tool_use_id` and `cancel` are set per call.
     pub context: ToolContext,
     /// The transcript, open and locked.
@@ -138,7 +160,9 @@ pub struct Driver {
     pub(super) parts: Parts,
     pub(super) conversation: Conversation,
     pub(super) cancel: CancellationToken,
-    denials: Vec<Denial>,
+    pub(super) denials: Vec<Denial>,
+    /// Calls that wait for an answer of the desk, oldest first.
+    pub(super) asked: Vec<Asked>,
     /// Time spent in model calls.
     api_time: Duration,
     pub(super) call_began: Option<Instant>,
@@ -159,6 +183,7 @@ impl Driver {
             conversation,
             cancel: CancellationToken::new(),
             denials: Vec::new(),
+            asked: Vec::new(),
             api_time: Duration::ZERO,
             call_began: None,
             stalled: VecDeque::new(),
@@ -171,16 +196,20 @@ impl Driver {
     /// Handles one event; `Some` when a turn ended by it.
     pub fn handle(&mut self, event: Event) -> Option<TurnEnd> {
         let retry = matches!(event, Event::RetryWrite);
-        match &event {
-            Event::Reply(_) | Event::Summarised { .. } | Event::ModelFailed(_) => {
-                self.api_time += self.call_began.take().map(|at| at.elapsed()).unwrap_or_default();
-                self.model_wait = None;
-            }
+        let event = match event {
             Event::ModelWaits(reason) => {
-                self.model_wait.clone_from(reason);
+                self.model_wait = reason;
                 return None;
             }
-            _ => {}
+            Event::Answered { call, verdict } => {
+                self.on_verdict(call, verdict);
+                return None;
+            }
+            event => event,
+        };
+        if matches!(event, Event::Reply(_) | Event::Summarised { .. } | Event::ModelFailed(_)) {
+            self.api_time += self.call_began.take().map(|at| at.elapsed()).unwrap_or_default();
+            self.model_wait = None;
         }
         let effects = self.conversation.step(event, &self.parts.toolbox);
         self.stalled.extend(effects);
@@ -195,9 +224,9 @@ impl Driver {
         self.conversation.is_idle() && self.stalled.is_empty()
     }
 
-    /// Whether messages wait to be shown to the model.
-    pub fn has_pending(&self) -> bool {
-        self.conversation.has_pending()
+    /// Messages that wait to be shown to the model.
+    pub fn pending(&self) -> usize {
+        self.conversation.pending()
     }
 
     /// Counters.
@@ -221,10 +250,11 @@ impl Driver {
     }
 
     /// Why nothing goes on at present: a write that the disk refused, a model call that is to be
-    /// repeated, or a summary being made.
+    /// repeated, a summary being made, or a question that nobody has answered yet.
     pub fn stall_reason(&self) -> Option<&str> {
         let compacting = || self.conversation.is_compacting().then_some("compacting");
-        self.stall_reason.as_deref().or(self.model_wait.as_deref()).or_else(compacting)
+        let stalled = self.stall_reason.as_deref().or(self.model_wait.as_deref());
+        stalled.or_else(compacting).or_else(|| self.open_question())
     }
 
     /// Calls that were not permitted so far.
@@ -336,8 +366,11 @@ impl Driver {
 
     fn record_compaction(&mut self, compacted: &Compacted) -> Result<(), StoreError> {
         let summary = self.talk(Role::User, Said::user(compacted.content.clone()), None);
-        let lines = self.parts.carried.lines(compacted, summary, self.parts.last_uuid.clone());
-        self.append_lines(&lines)
+        let last = self.parts.last_uuid.clone();
+        let lines = self.parts.carried.lines(compacted, summary, last, &self.parts.context.state());
+        self.append_lines(&lines)?;
+        self.parts.context.instructions.forget();
+        Ok(())
     }
 
     fn record_reply(&mut self, reply: &Reply) -> Result<(), StoreError> {
@@ -361,8 +394,7 @@ impl Driver {
         for line in lines {
             let mut talk = match line {
                 UserLine::Input(input) => {
-                    let mut talk =
-                        self.talk(Role::User, Said::user(vec![Block::text(input.text.clone())]), parent.take());
+                    let mut talk = self.talk(Role::User, Said::user(input.content()), parent.take());
                     talk.origin.clone_from(&input.origin);
                     talk.msg_id.clone_from(&input.msg_id);
                     talk.from.clone_from(&input.from);
@@ -370,8 +402,7 @@ impl Driver {
                     talk
                 }
                 UserLine::ToolResult { tool_use_id, output } => {
-                    let block = Block::tool_result(tool_use_id, &output.text, output.is_error);
-                    let mut talk = self.talk(Role::User, Said::user(vec![block]), parent.take());
+                    let mut talk = self.talk(Role::User, Said::user(vec![output.block(tool_use_id)]), parent.take());
                     talk.tool_use_result = Some(match &output.structured {
                         Some(structured) => structured.clone(),
                         None if output.is_error => Value::String(format!("Error: {}", output.text)),
@@ -390,56 +421,5 @@ impl Driver {
             fault::point(Fault::NotificationBeforeModel);
         }
         Ok(())
-    }
-
-    fn run_tool(&mut self, call: Call) {
-        let answer = match self.parts.toolbox.get(&call.name) {
-            None => Err(ToolOutput::error(format!(
-                "there is no tool named {:?} here; the tools are: {}",
-                call.name,
-                self.parts.toolbox.names()
-            ))),
-            Some(tool) => match self.parts.policy.decide(&call.name, &call.input) {
-                Decision::Allow { .. } => Ok(Arc::clone(tool)),
-                Decision::Ask { reason } => Err(self.deny(
-                    &call,
-                    &format!("it needs a person's permission ({reason}), and nobody can be asked in this run"),
-                )),
-                Decision::Deny { reason } => Err(self.deny(&call, &reason)),
-            },
-        };
-        let events = self.parts.events.clone();
-        match answer {
-            Err(output) => {
-                tokio::spawn(async move {
-                    let _ = events.send(Event::ToolDone { id: call.id, output }).await;
-                });
-            }
-            Ok(tool) => {
-                let mut context = self.parts.context.clone();
-                context.cancel = self.cancel.child_token();
-                context.tool_use_id.clone_from(&call.id);
-                let Call { id, name, input } = call;
-                let run = tokio::spawn(async move { tool.run(&input, &context).await });
-                tokio::spawn(async move {
-                    let output = match run.await {
-                        Ok(output) => output,
-                        Err(panic) => ToolOutput::error(format!("the tool {name} failed inside: {panic}")),
-                    };
-                    let _ = events.send(Event::ToolDone { id, output }).await;
-                });
-            }
-        }
-    }
-
-    fn deny(&mut self, call: &Call, reason: &str) -> ToolOutput {
-        self.denials.push(Denial {
-            tool_name: call.name.clone(),
-            tool_use_id: call.id.clone(),
-            tool_input: call.input.clone(),
-        });
-        ToolOutput::error(format!(
-            "Permission denied: {reason}. Do it another way, or say in your answer what could not be done."
-        ))
     }
 }

@@ -4,7 +4,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use crate::core::knowledge::Skill;
 use crate::core::message::SUMMARY_REQUEST;
+use crate::settings::instructions::{InstructionFile, Whose};
 
 /// Default prompt of a lead that works itself.
 pub fn main_prompt(cwd: &Path) -> String {
@@ -15,14 +17,19 @@ before you say it, and to do what the user asks for.\n\
 # How to work\n\
 - Read before you judge. Name files with their paths and lines, so that the user can follow you.\n\
 - Independent look-ups go out together, in one message.\n\
+- Read a file before you change it. `Edit` changes parts of it, `Write` makes a file or replaces all of it; prefer to \
+change what is there. A refusal that says that a file changed since you read it means that somebody else is at it: \
+read it again, and see whether your change still fits.\n\
+- Keep a list with `TodoWrite` when the work has several steps, and keep it true.\n\
+- Check what you changed by running it.\n\
 - Stay within what was asked. Say plainly what you could not do or did not check.\n\
 - Answer briefly: the result first, then what the user needs to know about it.\n\
 \n\
 # Agents\n\
 - With the `Agent` tool you start another agent, a process of its own that sees nothing of this conversation: its \
 prompt must hold the goal, the files and the acceptance. Several calls in one message run at the same time.\n\
-- An agent started in the background reports later: a message that opens with `<task-notification>` is the system's \
-signal that it ended, never something the user typed. Do not thank or answer it; use what it reports.\n\
+- An agent or command started in the background reports later: a message that opens with `<task-notification>` is the \
+system's signal that it ended, never something the user typed. Do not thank or answer it; use what it reports.\n\
 - `SendMessage` reaches an agent by its id or name: while it runs, the message is shown to it at its next step; once it \
 has ended, it goes on from where it was. `TaskStop` stops one.\n\
 \n\
@@ -88,6 +95,70 @@ no permission. Use it for what several workers need.",
     text
 }
 
+/// Characters of the list of skills with their descriptions, and of the names after it.
+const SKILL_CHARS: (usize, usize) = (15_000, 5_000);
+
+/// The skills a model may call for, as a part of a system prompt; empty if there are none. Where the
+/// room does not do for all descriptions, the last ones are named only.
+pub fn skills_context(skills: &[Skill]) -> String {
+    let skills: Vec<&Skill> = skills.iter().filter(|skill| !skill.only_by_person).collect();
+    if skills.is_empty() {
+        return String::new();
+    }
+    let mut text =
+        "\n# Skills\nInstructions that people wrote for tasks of some kind. When a task is one of these, call \
+                    `Skill` with the name before you begin, and work as it says.\n"
+            .to_owned();
+    let (mut room, mut name_room) = SKILL_CHARS;
+    let mut names = Vec::new();
+    let mut unnamed = 0;
+    for Skill { name, description, .. } in skills {
+        let line = if description.is_empty() { format!("- {name}\n") } else { format!("- {name}: {description}\n") };
+        let (length, name_length) = (line.chars().count(), name.chars().count() + 2);
+        if names.is_empty() && length <= room {
+            room -= length;
+            text.push_str(&line);
+        } else if name_length <= name_room {
+            name_room -= name_length;
+            names.push(name.as_str());
+        } else {
+            unnamed += 1;
+        }
+    }
+    if !names.is_empty() {
+        let _ = writeln!(text, "Further ones, by name only: {}", names.join(", "));
+    }
+    if unnamed > 0 {
+        let _ = writeln!(
+            text,
+            "{unnamed} more are not listed; `Skill` names them all if it is called with a name it does not know."
+        );
+    }
+    text
+}
+
+/// The files of instructions, as a part of a system prompt; empty if there are none.
+pub fn instructions_context(files: &[InstructionFile]) -> String {
+    if files.is_empty() {
+        return String::new();
+    }
+    let mut text = "\n# Instructions\nThe user and the people of this project wrote the following files for you. They \
+                    have the user's authority: they go before your habits, and where two differ, the later one counts.\n"
+        .to_owned();
+    for file in files {
+        let whose = match file.whose {
+            Whose::Person => "the user's, for all projects",
+            Whose::Project => "the project's",
+            Whose::PersonHere => "the user's, for this project",
+        };
+        let _ = write!(text, "\nContents of {} ({whose}):\n\n{}\n", file.path.display(), file.text);
+        if file.is_cut {
+            text.push_str("[cut here, since all of them together are too long; Read shows the whole]\n");
+        }
+    }
+    text
+}
+
 /// Asks for the summary that takes a conversation's place (compaction).
 pub fn summary_request() -> String {
     format!(
@@ -98,7 +169,8 @@ Whoever continues has nothing but your summary and the files read last, so it mu
 2. where the work stands: what is done, what was being done at this moment, what is next;\n\
 3. what was found out, with paths, lines, names, commands and exact values; decisions and their reasons;\n\
 4. errors met, what was tried against them and what helped;\n\
-5. agents that were started: id, name, task, whether they have reported, and what they reported.\n\
+5. agents that were started: id, name, task, whether they have reported, and what they reported;\n\
+6. your list of things to do, if you keep one, word for word and with how far each item is.\n\
 Be exact rather than brief where a detail is needed to go on; leave out what is not.\n</summary-request>"
     )
 }
@@ -107,4 +179,54 @@ Be exact rather than brief where a detail is needed to go on; leave out what is 
 pub fn summary_head() -> &'static str {
     "This conversation goes on from an earlier part that was replaced by the following summary, because it filled the \
 context window. Go on from where it ends, without asking or telling about the summary.\n\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn skill(name: String, description: String) -> Skill {
+        Skill { name, description, file: PathBuf::from("/s/SKILL.md"), only_by_person: false }
+    }
+
+    #[test]
+    fn skills_are_listed_as_far_as_there_is_room() {
+        assert_eq!(skills_context(&[]), "");
+        let mut hidden = skill("h".into(), "x".into());
+        hidden.only_by_person = true;
+        assert_eq!(skills_context(&[hidden.clone()]), "");
+        let few = skills_context(&[skill("a".into(), "for a".into()), hidden, skill("b".into(), String::new())]);
+        assert!(few.ends_with("\n- a: for a\n- b\n"), "{few}");
+        // Each line has 1000 characters, so 15 fit.
+        let many: Vec<Skill> =
+            (0..16).map(|n| skill(format!("s{n:02}"), "d".repeat(1000 - "- s00: \n".len()))).collect();
+        let listed = |count: usize| skills_context(&many[..count]);
+        assert!(listed(15).matches("dd\n").count() == 15 && !listed(15).contains("by name only"));
+        let over = listed(16);
+        assert!(over.matches("dd\n").count() == 15 && over.ends_with("by name only: s15\n"), "{over}");
+        let names: Vec<Skill> = (0..300).map(|n| skill(format!("{n:0>62}"), "d".repeat(1000))).collect();
+        let text = skills_context(&names);
+        assert!(text.chars().count() < 21_000 && text.contains(" more are not listed"), "{}", text.len());
+    }
+
+    #[test]
+    fn instructions_say_whose_they_are() {
+        assert_eq!(instructions_context(&[]), "");
+        let file = |path: &str, whose, is_cut| InstructionFile {
+            path: PathBuf::from(path),
+            real: PathBuf::from(path),
+            whose,
+            text: format!("text of {path}"),
+            is_cut,
+        };
+        let text = instructions_context(&[
+            file("/c/CLAUDE.md", Whose::Person, true),
+            file("/p/CLAUDE.md", Whose::Project, false),
+        ]);
+        let first = "Contents of /c/CLAUDE.md (the user's, for all projects):\n\ntext of /c/CLAUDE.md\n[cut here";
+        let second = "Contents of /p/CLAUDE.md (the project's):\n\ntext of /p/CLAUDE.md\n";
+        assert!(text.find(first) < text.find(second) && text.contains(first) && text.ends_with(second), "{text}");
+    }
 }

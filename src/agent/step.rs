@@ -10,41 +10,13 @@ use std::collections::VecDeque;
 use serde_json::Value;
 
 use super::compact::{Attached, Compacted, Compaction, Trigger};
+use super::input::{Input, UserLine};
 use crate::core::agent::{Activity, Progress};
-use crate::core::entry::Origin;
 use crate::core::limits;
 use crate::core::message::{Block, Known, Message, Reply, Role, Usage, text_of};
+use crate::core::question::Verdict;
 use crate::model::ModelError;
 use crate::tool::ToolOutput;
-
-/// Something to tell the model as a user message.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Input {
-    /// What is said.
-    pub text: String,
-    /// Where it came from; none = typed by a person or the first prompt.
-    pub origin: Option<Origin>,
-    /// Duplicate guard of a delivered message.
-    pub msg_id: Option<String>,
-    /// Who sent it.
-    pub from: Option<String>,
-    /// Not part of what anybody said: a reminder.
-    pub is_meta: bool,
-}
-
-/// A user line to record.
-#[derive(Clone, Debug, PartialEq)]
-pub enum UserLine {
-    /// An input.
-    Input(Input),
-    /// The result of a tool.
-    ToolResult {
-        /// The call.
-        tool_use_id: String,
-        /// What the tool answered.
-        output: ToolOutput,
-    },
-}
 
 /// A call of a tool.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,6 +45,8 @@ pub enum Class {
 pub enum Event {
     /// Things to tell the model in one user message, now if it is idle, else at the next boundary.
     Inputs(Vec<Input>),
+    /// Something the model is told with whatever comes next: it starts no turn and prolongs none.
+    Note(Input),
     /// The model answered.
     Reply(Reply),
     /// The model summarised the conversation; these files are to be shown again.
@@ -93,6 +67,13 @@ pub enum Event {
     },
     /// End the turn: running calls are to end soon.
     Cancel,
+    /// The driver's own: the desk's answer to the question about a call.
+    Answered {
+        /// The call.
+        call: Call,
+        /// Whether it runs.
+        verdict: Verdict,
+    },
     /// The driver's own: the model call waits before it is repeated, for this reason; or goes on.
     ModelWaits(Option<String>),
     /// The driver's own: try again to write what could not be written.
@@ -178,8 +159,11 @@ pub struct Conversation {
     pub(super) messages: Vec<Message>,
     pub(super) phase: Phase,
     pending: VecDeque<Input>,
+    notes: Vec<Input>,
     pub(super) cancelled: bool,
     replies: u32,
+    /// Pauses of the provider in a row.
+    pub(super) pauses: u32,
     max_turns: Option<u32>,
     pub(super) progress: Progress,
     pub(super) usage: Usage,
@@ -200,8 +184,10 @@ impl Conversation {
             messages,
             phase: Phase::Idle,
             pending: VecDeque::new(),
+            notes: Vec::new(),
             cancelled: false,
             replies: 0,
+            pauses: 0,
             max_turns,
             progress: Progress::default(),
             usage: Usage::default(),
@@ -228,9 +214,9 @@ impl Conversation {
         matches!(self.phase, Phase::Idle)
     }
 
-    /// Whether messages wait for the next boundary.
-    pub fn has_pending(&self) -> bool {
-        !self.pending.is_empty()
+    /// Messages that wait for the next boundary.
+    pub fn pending(&self) -> usize {
+        self.pending.len()
     }
 
     /// Counters.
@@ -255,12 +241,16 @@ impl Conversation {
                 self.pending.extend(inputs);
                 if self.is_idle() && !self.pending.is_empty() { self.start_turn() } else { Vec::new() }
             }
+            Event::Note(input) => {
+                self.notes.push(input);
+                if self.is_idle() { self.take_notes() } else { Vec::new() }
+            }
             Event::Reply(reply) => self.on_reply(reply, classify),
             Event::Summarised { reply, files } => self.on_summary(&reply, &files),
             Event::ModelFailed(error) => self.on_failure(&error),
             Event::ToolDone { id, output } => self.on_tool_done(&id, output),
             Event::Cancel => self.on_cancel(),
-            Event::ModelWaits(_) | Event::RetryWrite => Vec::new(),
+            Event::Answered { .. } | Event::ModelWaits(_) | Event::RetryWrite => Vec::new(),
         }
     }
 
@@ -273,12 +263,18 @@ impl Conversation {
     }
 
     pub(super) fn take_pending(&mut self) -> Vec<Effect> {
-        if self.pending.is_empty() {
+        self.notes.extend(self.pending.drain(..));
+        self.take_notes()
+    }
+
+    fn take_notes(&mut self) -> Vec<Effect> {
+        let inputs = std::mem::take(&mut self.notes);
+        if inputs.is_empty() {
             return Vec::new();
         }
-        let inputs: Vec<Input> = self.pending.drain(..).collect();
-        for input in &inputs {
-            self.push_user(Block::text(input.text.clone()));
+        self.give_up_open();
+        for block in inputs.iter().flat_map(Input::content) {
+            self.push_user(block);
         }
         vec![Effect::RecordUser(inputs.into_iter().map(UserLine::Input).collect())]
     }
@@ -317,14 +313,12 @@ impl Conversation {
                 _ => None,
             })
             .collect();
-        // A reply of white space only is no message that could be sent back to the API.
-        if !calls.is_empty() || !text.trim().is_empty() {
-            self.messages.push(Message::assistant(reply.content.clone()));
-        }
+        self.push_reply(&reply.content);
         let stop_reason = reply.stop_reason.clone();
         let mut effects = vec![Effect::RecordReply(reply)];
         if calls.is_empty() {
-            effects.extend(self.finish(TurnEnd::Answer { text, stop_reason }));
+            let next = self.after_pause(stop_reason.as_deref());
+            effects.extend(next.unwrap_or_else(|| self.finish(TurnEnd::Answer { text, stop_reason })));
             return effects;
         }
         let slots = calls
@@ -344,7 +338,9 @@ impl Conversation {
         let goes_on = !self.pending.is_empty() && matches!(end, TurnEnd::Answer { .. }) && !self.cancelled;
         if !goes_on {
             self.phase = Phase::Idle;
-            return vec![Effect::EndTurn(end)];
+            let mut effects = self.take_notes();
+            effects.push(Effect::EndTurn(end));
+            return effects;
         }
         let mut effects = self.take_pending();
         effects.push(self.next_call());
@@ -357,7 +353,7 @@ impl Conversation {
             return Effect::EndTurn(TurnEnd::MaxTurns);
         }
         if self.compaction.is_due() {
-            return self.summarise(Trigger::Window);
+            return self.compact(Trigger::Window, None);
         }
         self.call_model()
     }
@@ -424,7 +420,7 @@ impl Conversation {
         }
         for line in &lines {
             if let UserLine::ToolResult { tool_use_id, output } = line {
-                self.push_user(Block::tool_result(tool_use_id, &output.text, output.is_error));
+                self.push_user(output.block(tool_use_id));
             }
         }
         let mut effects = vec![Effect::RecordUser(lines)];
@@ -432,15 +428,24 @@ impl Conversation {
             effects.extend(self.finish(TurnEnd::Cancelled));
             return effects;
         }
-        effects.extend(self.take_pending());
+        if !self.must_wait() {
+            effects.extend(self.take_pending());
+        }
         effects.push(self.next_call());
         effects
     }
 
     fn on_failure(&mut self, error: &ModelError) -> Vec<Effect> {
+        if matches!(error, ModelError::Thoughts { .. }) && self.forget_thoughts() {
+            return match self.phase {
+                Phase::Model => vec![self.call_model()],
+                Phase::Summary(trigger) => vec![self.summarise(trigger)],
+                Phase::Idle | Phase::Tools(_) => Vec::new(),
+            };
+        }
         match (&self.phase, error) {
             (Phase::Model, ModelError::Overflow { .. }) if self.may_compact() => {
-                return vec![self.summarise(Trigger::Overflow)];
+                return vec![self.compact(Trigger::Overflow, Some(error))];
             }
             (Phase::Model, _) => {}
             (Phase::Summary(trigger), _) => return self.on_summary_failure(*trigger, error),
@@ -451,6 +456,14 @@ impl Conversation {
             error => TurnEnd::Failed { status: error.status(), message: error.to_string() },
         };
         self.finish(end)
+    }
+
+    /// Takes all thoughts out of what is sent from here on; false if there are none. They are another
+    /// model's after a change of the model, and the transcript keeps them.
+    fn forget_thoughts(&mut self) -> bool {
+        let before: usize = self.messages.iter().map(|m| m.content.len()).sum();
+        self.messages.iter_mut().for_each(|m| m.content.retain(|block| !block.is_thinking()));
+        before > self.messages.iter().map(|m| m.content.len()).sum() && !self.cancelled
     }
 
     fn on_cancel(&mut self) -> Vec<Effect> {

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::step::*;
+use crate::agent::input::{Input, UserLine};
 use crate::core::agent::Activity;
 use crate::core::message::{Block, Known, Reply, Role, Usage};
 use crate::model::ModelError;
@@ -149,7 +150,7 @@ fn cancelling_a_model_call_ends_the_turn_even_when_messages_wait() {
     c.step(input("more"), &ByName);
     assert_eq!(kinds(&c.step(Event::Cancel, &ByName)), ["cancel"]);
     assert_eq!(kinds(&c.step(Event::ModelFailed(ModelError::Cancelled), &ByName)), ["end"]);
-    assert!(c.has_pending());
+    assert_eq!(c.pending(), 1);
 }
 
 #[test]
@@ -188,4 +189,20 @@ fn late_and_unknown_events_change_nothing() {
     c.step(reply("", &[("1", "Read")]), &ByName);
     c.step(done("1"), &ByName);
     assert!(c.step(done("1"), &ByName).is_empty());
+}
+
+#[test]
+fn a_note_is_recorded_and_starts_or_prolongs_no_turn() {
+    let note = || Event::Note(Input { text: "by the way".into(), ..Input::default() });
+    let mut c = Conversation::new(Vec::new(), None);
+    assert_eq!(kinds(&c.step(note(), &ByName)), ["user"]);
+    assert!(c.is_idle());
+    assert_eq!(kinds(&c.step(input("go"), &ByName)), ["user", "model"]);
+    assert_eq!(c.messages().len(), 1, "one user message holds both");
+    assert_eq!(kinds(&c.step(note(), &ByName)), [""; 0]);
+    assert_eq!(kinds(&c.step(reply("", &[("1", "Read")]), &ByName)), ["reply", "tools"]);
+    assert_eq!(kinds(&c.step(done("1"), &ByName)), ["user", "user", "model"], "shown at the boundary");
+    assert_eq!(kinds(&c.step(note(), &ByName)), [""; 0]);
+    assert_eq!(kinds(&c.step(reply("done", &[]), &ByName)), ["reply", "user", "end"]);
+    assert!(c.is_idle());
 }

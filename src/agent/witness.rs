@@ -10,6 +10,8 @@ pub trait Witness: Send + Sync {
     fn line(&self, line: &Line);
     /// Something happened during a model call.
     fn call(&self, event: CallEvent<'_>);
+    /// The conversation is being summarised. Its boundary is the line that ends this.
+    fn compacting(&self);
 }
 
 /// Sees nothing.
@@ -18,4 +20,5 @@ pub struct Nobody;
 impl Witness for Nobody {
     fn line(&self, _: &Line) {}
     fn call(&self, _: CallEvent<'_>) {}
+    fn compacting(&self) {}
 }

@@ -4,7 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use super::{demo, doctor, logs, ps, result, serve, stop, transcript, wait};
+use super::{
+    agents, attach, background, demo, doctor, hand_over, logs, permissions, ps, reap, reference, result, send,
+};
+use super::{serve, sessions, spawn, stop, transcript, wait};
 use crate::permission::Mode;
 
 /// Run a session in which every agent is a process of its own
@@ -35,22 +38,46 @@ pub(super) struct Cli {
 pub(super) enum Verb {
     /// List agents and sessions that run
     Ps(ps::PsArgs),
-    /// Wait until agents have ended
+    /// Start an agent that lives on by itself
+    Spawn(Box<spawn::SpawnArgs>),
+    /// Wait until agents have ended, or have nothing to do
     Wait(wait::WaitArgs),
-    /// Stop agents
+    /// Send a message to an agent or session
+    Send(send::SendArgs),
+    /// Watch an agent or session, and talk to it
+    Attach(attach::AttachArgs),
+    /// Stop agents: ask first, then by signals
     Stop(stop::StopArgs),
+    /// Kill agents at once
+    Kill(stop::StopArgs),
+    /// Let an agent that its lead waits for go on in the background
+    Background(background::BackgroundArgs),
+    /// List and answer the questions of sessions and agents
+    Permissions(permissions::PermissionsArgs),
     /// Print what an agent answered
     Result(result::ResultArgs),
     /// Print what an agent does, a line per event
     Logs(logs::LogsArgs),
     /// Print the conversation of an agent or session
     Transcript(transcript::TranscriptArgs),
+    /// List, show and remove sessions
+    Sessions(sessions::SessionsArgs),
+    /// End and record what the dead left behind
+    Reap(reap::ReapArgs),
+    /// Let a session go at the end of its turn, so that another lead resumes it
+    HandOver(hand_over::HandOverArgs),
+    /// List the types of agents there are
+    Agents(agents::AgentsArgs),
     /// See agents at work without a model: they survey a folder
     Demo(demo::DemoArgs),
     /// Play models for tests
     Model(serve::ModelArgs),
     /// Look for what is wrong with the installation, and how to mend it
     Doctor(doctor::DoctorArgs),
+    /// Print completions for a shell
+    Completions(reference::CompletionsArgs),
+    /// Print the manual page of lead or of a verb
+    Man(reference::ManArgs),
 }
 
 /// How the result of a run is printed.
@@ -73,6 +100,13 @@ pub(super) enum InputFormat {
     Text,
     /// A JSON object per line, each a message that is answered by a result of its own
     StreamJson,
+}
+
+/// Who is asked what neither rules nor the mode decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum PromptTool {
+    /// The person, by `lead permissions` from any terminal
+    Desk,
 }
 
 /// Flags of a run.
@@ -116,11 +150,14 @@ pub(super) struct RunArgs {
     pub settings: Option<String>,
 
     /// Go on with the session of this id
-    #[arg(short, long, value_name = "ID", conflicts_with_all = ["continue_latest", "session_id"], help_heading = "Session")]
+    #[arg(short, long, value_name = "ID", conflicts_with = "continue_latest", help_heading = "Session")]
     pub resume: Option<String>,
     /// Go on with the latest session of this folder
-    #[arg(short = 'c', long = "continue", conflicts_with = "session_id", help_heading = "Session")]
+    #[arg(short = 'c', long = "continue", help_heading = "Session")]
     pub continue_latest: bool,
+    /// Go on with a copy of the session under a new id; agents and messages stay with the old one
+    #[arg(long, help_heading = "Session")]
+    pub fork_session: bool,
     /// Give the new session this id
     #[arg(long, value_name = "UUID", help_heading = "Session")]
     pub session_id: Option<String>,
@@ -150,6 +187,9 @@ pub(super) struct RunArgs {
     /// Permit every tool call that no rule forbids; the same as --permission-mode bypassPermissions
     #[arg(long, conflicts_with = "permission_mode", help_heading = "Permissions")]
     pub dangerously_skip_permissions: bool,
+    /// Let calls that nothing decides wait for `lead permissions` instead of denying them at once
+    #[arg(long, value_name = "WHERE", help_heading = "Permissions")]
+    pub permission_prompt_tool: Option<PromptTool>,
     /// Permit these tools, such as Edit or "Bash(git log:*)" (can be repeated)
     #[arg(long, visible_alias = "allowedTools", value_name = "RULES", num_args = 1.., help_heading = "Permissions")]
     pub allowed_tools: Vec<String>,
@@ -202,7 +242,9 @@ mod tests {
             for arg in command.get_arguments().filter(|a| !a.is_hide_set()) {
                 well_formed(&format!("{path} {}", arg.get_id()), arg.get_help().map(ToString::to_string));
             }
-            let has_json = command.get_arguments().any(|a| a.get_long() == Some("json"));
+            // What these print is for programs already.
+            let is_text = ["lead completions", "lead man"].contains(&path);
+            let has_json = is_text || command.get_arguments().any(|a| a.get_long() == Some("json"));
             assert!(has_json || command.has_subcommands(), "{path} has no --json");
         });
     }
@@ -230,9 +272,7 @@ mod tests {
     #[test]
     fn contradictions_are_refused() {
         for bad in [
-            &["-p", "--resume", "x", "--session-id", "y"][..],
-            &["-p", "--continue", "--session-id", "y"],
-            &["-p", "--continue", "--resume", "y"],
+            &["-p", "--continue", "--resume", "y"][..],
             &["-p", "--permission-mode", "plan", "--dangerously-skip-permissions"],
             &["-p", "--permission-mode", "yolo"],
             &["-p", "--output-format", "yaml"],

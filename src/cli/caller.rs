@@ -3,7 +3,7 @@
 
 use super::error::CliError;
 use crate::core::ids::AgentId;
-use crate::endpoint::{Identity, identify};
+use crate::endpoint::{Identity, agent_has, identify};
 use crate::store::runtime::RuntimeDir;
 use crate::wire::Peer;
 
@@ -22,5 +22,15 @@ pub(super) fn refuse_agents(runtime: &RuntimeDir, what: &'static str) -> Result<
     match acting_agent(runtime) {
         Some(agent) => Err(CliError::NotForAgents { agent, what }),
         None => Ok(()),
+    }
+}
+
+/// Refuses agents that may not send messages; those that may send as themselves.
+pub(super) fn refuse_silent_agents(runtime: &RuntimeDir) -> Result<(), CliError> {
+    match acting_agent(runtime) {
+        Some(agent) if !agent_has(runtime, &agent, "SendMessage") => {
+            Err(CliError::NotForAgents { agent, what: "send messages without SendMessage" })
+        }
+        _ => Ok(()),
     }
 }

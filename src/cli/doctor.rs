@@ -10,6 +10,7 @@ use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::{AccessFlags, access};
 use serde::Serialize;
 
+use super::doctor_settings::{self, SettingsFile};
 use super::error::{CliError, Exit, with_causes};
 use super::folders::{Folders, shows_secrets};
 use super::leftovers;
@@ -19,6 +20,7 @@ use super::provider::ProviderCheck;
 use crate::core::frame::BUILD;
 use crate::core::limits::deadlines;
 use crate::core::text;
+use crate::settings::{Places, instructions, skills};
 use crate::store::runtime::list;
 use crate::supervisor::{Given, Launcher};
 
@@ -64,14 +66,6 @@ struct Report {
     findings: Vec<Finding>,
 }
 
-#[derive(Debug, Serialize)]
-struct SettingsFile {
-    path: PathBuf,
-    layer: &'static str,
-    /// Dotted keys that this file sets.
-    keys: Vec<String>,
-}
-
 pub(super) fn run(args: &DoctorArgs, out: &mut Output) -> Result<Exit, CliError> {
     let folders = Folders::of_process()?;
     let mut report = Report {
@@ -84,6 +78,7 @@ pub(super) fn run(args: &DoctorArgs, out: &mut Output) -> Result<Exit, CliError>
     report.look_at_programs();
     report.look_at_config(&folders);
     report.look_at_settings(&folders);
+    report.look_at_knowledge(&folders);
     report.look_at_runtime(&folders);
     report.look_at_provider(&folders);
     report.findings.extend(leftovers::of_agents(&folders));
@@ -141,17 +136,19 @@ impl Report {
     }
 
     fn look_at_settings(&mut self, folders: &Folders) {
-        match options::load(&folders.cwd, None, folders) {
-            Ok(loaded) => {
-                for file in loaded.files.into_iter().filter(|f| f.found) {
-                    let origin = file.path.display().to_string();
-                    let sets = loaded.origins.iter().filter(|(_, origins)| origins.contains(&origin));
-                    let keys = sets.map(|(key, _)| key.clone()).collect();
-                    self.settings.push(SettingsFile { path: file.path, layer: file.layer, keys });
-                }
-            }
-            Err(error) => self.found(with_causes(&error), "correct the file"),
+        let check = doctor_settings::check(folders);
+        self.settings = check.files;
+        self.notes.extend(check.notes);
+        self.findings.extend(check.findings);
+    }
+
+    fn look_at_knowledge(&mut self, folders: &Folders) {
+        let places = Places { config: folders.config.root(), cwd: &folders.cwd, home: folders.home.as_deref() };
+        for broken in skills::find(&places).broken {
+            self.found(format!("a skill is left out: {broken}"), "correct the file");
         }
+        let notes = instructions::load(&places).notes;
+        self.notes.extend(notes.into_iter().map(|note| format!("instructions are left out: {note}")));
     }
 
     fn look_at_runtime(&mut self, folders: &Folders) {
@@ -187,14 +184,7 @@ impl Report {
             lines.push(format!("lead-worker     {}", path(&self.worker)));
             lines.push(format!("config folder   {}", self.config_dir.display()));
             lines.push(format!("runtime folder  {}", self.runtime_dir.display()));
-            for file in &self.settings {
-                lines.push(format!(
-                    "settings        {} ({}): {}",
-                    file.path.display(),
-                    file.layer,
-                    file.keys.join(", ")
-                ));
-            }
+            lines.extend(self.settings.iter().map(|file| format!("settings        {}", file.for_person())));
             if let Some(provider) = &self.provider {
                 lines.push(format!("provider        {}", provider.for_person()));
             }

@@ -1,12 +1,13 @@
 //! How the last run of an agent ended whose process is gone. Used by `wait`, `result` and `stop`.
 //! Whoever asks first records it, if the agent and its lead did not (spec 4.3).
 
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::error::CliError;
 use super::lookup::Target;
-use crate::core::agent::{Leftover, Meta, Outcome};
+use crate::core::agent::{Meta, Outcome};
 use crate::core::clock;
 use crate::core::entry::{Line, parse_line};
 use crate::core::ids::{AgentId, SessionId};
@@ -14,9 +15,9 @@ use crate::core::limits::deadlines;
 use crate::core::paths::AgentFiles;
 use crate::proc::sweep;
 use crate::store::StoreError;
-use crate::store::lock::is_held;
+use crate::store::lock::{is_held, wait_shared};
 use crate::store::reader::{Follow, StartAt, tail};
-use crate::store::runtime::{RuntimeDir, find_alive, list};
+use crate::store::runtime::{RuntimeDir, find_alive, list, sweep_dead};
 use crate::store::session::read_meta;
 use crate::store::settle::{Settled, settle};
 use crate::supervisor::{Remains, outcome_of_dead};
@@ -72,6 +73,19 @@ pub(super) fn appears(files: &AgentFiles) -> Result<bool, CliError> {
     Ok(first.is_some())
 }
 
+/// A stream that ends when the exclusive lock of `path` is free, which is when its process is gone.
+pub(super) fn end_of(path: &Path) -> Result<UnixStream, CliError> {
+    let (ours, theirs) =
+        UnixStream::pair().map_err(|source| CliError::System { action: "make a pair of sockets", source })?;
+    let path = path.to_owned();
+    std::thread::spawn(move || {
+        // However this returns, there is nothing more to wait for.
+        let _: Result<(), StoreError> = wait_shared(&path);
+        drop(theirs);
+    });
+    Ok(ours)
+}
+
 /// How much of the time that a start may take is left.
 pub(super) fn time_to_start(meta: &Meta, now_ms: u64) -> Duration {
     deadlines().ready.saturating_sub(Duration::from_millis(now_ms.saturating_sub(meta.created_at)))
@@ -90,12 +104,22 @@ fn of_dead(target: &Target, run: u32, runtime: &RuntimeDir, lead: Lead) -> Resul
     }
     let (id, files) = (&target.id, &target.files);
     let session = session.unwrap_or_else(SessionId::random);
+    let names = dead_names(id, runtime);
     let settled = settle(files, id, &session, |run, _, _| {
-        let remains = Remains { run, exit: None, leftovers: sweep_tools(id, runtime) };
-        outcome_of_dead(id, &session, files, remains)
+        let leftovers = names.iter().flat_map(|name| sweep(name, &[])).collect();
+        outcome_of_dead(id, &session, files, Remains { run, exit: None, leftovers })
     });
     match settled {
-        Ok(Settled::Existing(outcome) | Settled::Written(outcome)) => Ok(Fate::Ended(Box::new(outcome))),
+        Ok(Settled::Existing(outcome)) => Ok(Fate::Ended(Box::new(outcome))),
+        Ok(Settled::Written(outcome)) => {
+            // It can't have taken itself out of the registry.
+            for name in &names {
+                if let Err(error) = sweep_dead(runtime, name) {
+                    tracing::warn!(%error, "what a dead process left in the registry is still there");
+                }
+            }
+            Ok(Fate::Ended(Box::new(outcome)))
+        }
         Ok(Settled::NeverStarted) => Ok(Fate::NeverStarted),
         // Resumed meanwhile.
         Err(StoreError::Locked { .. }) => Ok(Fate::Running),
@@ -133,12 +157,11 @@ fn wait_for_outcome(path: &Path, run: u32, longest: Duration) -> Result<Option<O
     Ok(None)
 }
 
-/// Ends what a dead agent's tools left running. Its process's name in the registry is what they
-/// are known by; if the entry is gone, so are they, since whoever removed it swept them.
-fn sweep_tools(id: &AgentId, runtime: &RuntimeDir) -> Vec<Leftover> {
-    let dead = list(runtime).unwrap_or_default();
-    let names = dead.iter().filter(|r| !r.alive && r.entry.agent_id == id.as_str()).map(|r| &r.name);
-    names.flat_map(|name| sweep(name, &[])).collect()
+/// What a dead agent's processes were called in the registry: their tools are known by it. If the
+/// entries are gone, so are the tools, since whoever removed them swept those.
+fn dead_names(id: &AgentId, runtime: &RuntimeDir) -> Vec<String> {
+    let dead = list(runtime).unwrap_or_default().into_iter();
+    dead.filter(|r| !r.alive && r.entry.agent_id == id.as_str()).map(|r| r.name).collect()
 }
 
 #[cfg(test)]

@@ -67,6 +67,11 @@ impl EndedRow {
         }
     }
 
+    /// How it ended.
+    pub(super) fn status(&self) -> &str {
+        &self.status
+    }
+
     /// On one line, for people.
     pub(super) fn line(&self) -> String {
         let said = match (self.status.as_str(), &self.error, &self.result) {

@@ -10,9 +10,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::core::agent::RunStatus;
-use crate::core::ids::AgentId;
+use crate::core::ids::{AgentId, SessionId};
 use crate::core::text;
-use crate::lead::LeadError;
+use crate::lead::{Declined, LeadError};
 use crate::model::ModelError;
 use crate::model::serve::ServeError;
 use crate::proc::StopSignal;
@@ -88,6 +88,9 @@ pub(super) enum CliError {
     /// No session has this id.
     #[error("there is no session {0:?}")]
     NoSession(String),
+    /// No question has this id.
+    #[error("no question {0:?} waits for an answer")]
+    NoQuestion(String),
     /// No run of this number was recorded.
     #[error("agent {id} has no run {run} with an outcome")]
     NoRun { id: AgentId, run: u32 },
@@ -115,6 +118,15 @@ pub(super) enum CliError {
     /// The owner of an agent says no.
     #[error("refused: {0}")]
     Refused(String),
+    /// An agent of the person's was not started.
+    #[error("the agent was not started: {0}")]
+    Declined(#[from] Declined),
+    /// Nobody runs the session, so nobody hears what is said to it.
+    #[error("session {0} is not running")]
+    NoLead(SessionId),
+    /// Something of a session lives.
+    #[error("session {session} is in use{}", agent.as_ref().map(|id| format!(": agent {id} runs")).unwrap_or_default())]
+    SessionLives { session: SessionId, agent: Option<AgentId> },
     /// A playbook is not served.
     #[error(transparent)]
     Serve(#[from] ServeError),
@@ -161,7 +173,9 @@ impl CliError {
             Self::UnknownModel(_) => (Exit::Usage, "unknown_model"),
             Self::Settings(_) => (Exit::Usage, "settings"),
             Self::Folder { .. } => (Exit::Usage, "folder"),
-            Self::NoAgent(_) | Self::NoSession(_) | Self::NoRun { .. } => (Exit::NotFound, "not_found"),
+            Self::NoAgent(_) | Self::NoSession(_) | Self::NoQuestion(_) | Self::NoRun { .. } => {
+                (Exit::NotFound, "not_found")
+            }
             Self::NeverStarted(_) => (Exit::NotFound, "never_started"),
             Self::Ambiguous { .. } => (Exit::Usage, "ambiguous"),
             Self::StillRunning(_) => (Exit::Refused, "running"),
@@ -169,6 +183,13 @@ impl CliError {
             Self::TimedOut { .. } => (Exit::TimedOut, "timed_out"),
             Self::Nested(_) => (Exit::Refused, "nested_session"),
             Self::NotForAgents { .. } | Self::Refused(_) => (Exit::Refused, "refused"),
+            Self::Declined(Declined::Usage(_)) => (Exit::Usage, "usage"),
+            Self::Declined(Declined::Refused(_)) => (Exit::Refused, "refused"),
+            Self::Declined(Declined::Ending) => (Exit::Refused, "ending"),
+            Self::Declined(Declined::Failed(_)) => (Exit::Failed, "launch"),
+            Self::Declined(Declined::Interrupted(signal)) => (Exit::Signal(*signal), "interrupted"),
+            Self::NoLead(_) => (Exit::Refused, "not_running"),
+            Self::SessionLives { .. } => (Exit::Refused, "running"),
             Self::Serve(ServeError::Playbook(_)) => (Exit::Usage, "playbook"),
             Self::Serve(ServeError::Listen { .. }) => (Exit::Refused, "port"),
             Self::Lead(error) => lead_kind(error),
@@ -187,7 +208,8 @@ impl CliError {
             Self::NoModel | Self::Lead(LeadError::Model(ModelError::NoCredentials)) => Some(WAYS_TO_A_MODEL.to_owned()),
             Self::Ambiguous { .. } => Some("use more of the id".to_owned()),
             Self::NoAgent(_) => Some("`lead ps --all` lists all agents of this config folder".to_owned()),
-            Self::NoSession(_) => Some("sessions are the .jsonl files under projects/ in the config folder".to_owned()),
+            Self::NoQuestion(_) => Some("`lead permissions list` lists those that wait".to_owned()),
+            Self::NoSession(_) => Some("`lead sessions` lists all sessions of this config folder".to_owned()),
             Self::StillRunning(id) => Some(format!("`lead wait {id}` returns when it has ended")),
             Self::Nested(_) => Some("the setting lead.nestedSessions permits it".to_owned()),
             Self::TimedOut { .. } => Some("--timeout sets how long to wait".to_owned()),
@@ -195,12 +217,21 @@ impl CliError {
             Self::Serve(ServeError::Listen { .. }) => Some("without --port a free one is taken".to_owned()),
             Self::NoRun { id, .. } => Some(format!("`lead result {id}` prints the latest")),
             Self::NotRunning { id, .. } => Some(format!("`lead result {id}` prints what it answered")),
+            Self::NoLead(id) => Some(format!("`lead -p --resume {id} \"PROMPT\"` goes on with it")),
+            Self::SessionLives { session, agent: None } => {
+                Some(format!("`lead ps --session {session}` shows who runs it"))
+            }
+            Self::SessionLives { agent: Some(id), .. } => Some(format!("`lead stop {id}` ends it")),
+            Self::Wire(WireError::Unreachable { .. }) => {
+                Some("`lead ps` lists the addresses of all who run".to_owned())
+            }
             Self::NeverStarted(_)
             | Self::UnknownModel(_)
             | Self::Settings(_)
             | Self::Folder { .. }
             | Self::NotForAgents { .. }
             | Self::Refused(_)
+            | Self::Declined(_)
             | Self::Serve(ServeError::Playbook(_))
             | Self::Lead(_)
             | Self::Store(_)
@@ -251,7 +282,11 @@ fn lead_kind(error: &LeadError) -> (Exit, &'static str) {
         LeadError::Model(ModelError::Unusable(_)) => (Exit::Usage, "model"),
         LeadError::Model(ModelError::NoCredentials) => (Exit::Usage, "credentials"),
         LeadError::Model(
-            ModelError::Api { .. } | ModelError::Overflow { .. } | ModelError::NoReply(_) | ModelError::Cancelled,
+            ModelError::Api { .. }
+            | ModelError::Overflow { .. }
+            | ModelError::Thoughts { .. }
+            | ModelError::NoReply(_)
+            | ModelError::Cancelled,
         ) => (Exit::Failed, "model"),
         LeadError::Store(error) => store_kind(error),
         LeadError::Wire(error) => wire_kind(error),
@@ -277,12 +312,12 @@ fn wire_kind(error: &WireError) -> (Exit, &'static str) {
     match error {
         WireError::TimedOut { .. } => (Exit::TimedOut, "timed_out"),
         WireError::Refused { .. } => (Exit::Refused, "refused"),
+        WireError::Unreachable { .. } => (Exit::NotFound, "unreachable"),
         WireError::Closed
         | WireError::Slow { .. }
         | WireError::TooLong { .. }
         | WireError::Malformed(_)
         | WireError::PeerUid { .. }
-        | WireError::Unreachable { .. }
         | WireError::Address(_)
         | WireError::Io { .. } => (Exit::Failed, "wire"),
     }

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::core::entry::{Line, ORIGIN_NOTIFICATION, ORIGIN_PEER, Talk};
 use crate::core::message::{Block, Known, Role};
+use crate::core::server_tool;
 use crate::core::text;
 
 /// Characters of what was said in an event's line.
@@ -61,14 +62,24 @@ pub(super) fn events_of(line: &Line) -> Vec<LogEvent> {
 
 fn of_block(talk: &Talk, block: &Block) -> Option<LogEvent> {
     let (what, tool, said) = match block {
-        Block::Known(Known::Text { text }) if text.trim().is_empty() => return None,
-        Block::Known(Known::Text { text }) => (what_of_text(talk), None, text.clone()),
+        Block::Known(Known::Text { .. }) | Block::Other(_) if block.as_text().is_some() => {
+            let text = block.as_text().unwrap_or_default();
+            if text.trim().is_empty() {
+                return None;
+            }
+            (what_of_text(talk), None, text.to_owned())
+        }
+        Block::Known(Known::Text { .. }) => return None,
         Block::Known(Known::ToolUse { name, input, .. }) => ("call", Some(name.clone()), short_input(input)),
         Block::Known(Known::ToolResult { content, is_error, .. }) => {
             let what = if *is_error { "error" } else { "result" };
             (what, None, crate::core::message::text_of(content))
         }
         Block::Other(_) if block.is_thinking() => ("thinking", None, String::new()),
+        Block::Other(value) if server_tool::use_id(block).is_some() => {
+            let name = value["name"].as_str().unwrap_or_default();
+            ("call", Some(name.to_owned()), short_input(&value["input"]))
+        }
         Block::Other(_) => return None,
     };
     let who = match (talk.kind, what) {
@@ -96,7 +107,7 @@ fn what_of_text(talk: &Talk) -> &'static str {
 
 /// The value that tells most: the only one, or that of the keys that name what a tool works on.
 fn short_input(input: &Value) -> String {
-    let telling = ["command", "file_path", "pattern", "path", "description", "to", "task_id", "prompt"];
+    let telling = ["command", "file_path", "pattern", "path", "description", "to", "task_id", "prompt", "query"];
     let told = telling.iter().find_map(|key| input.get(key)?.as_str());
     told.map_or_else(|| input.to_string(), str::to_owned)
 }
@@ -141,6 +152,13 @@ mod tests {
         let shown = lines(talk("assistant", reply));
         assert_eq!(shown.len(), 3);
         assert!(shown[1].ends_with("assistant  text  I look.") && shown[2].ends_with("assistant  call  Bash wc -l x"));
+        let search = json!([
+            {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "tea"}},
+            {"type": "web_search_tool_result", "tool_use_id": "s", "content": []},
+            {"type": "text", "text": "3 EUR", "citations": [{"url": "u"}]},
+        ]);
+        let shown = lines(talk("assistant", search));
+        assert!(shown.len() == 2 && shown[0].ends_with("call  web_search tea") && shown[1].ends_with("text  3 EUR"));
         let answer = json!([{"type": "tool_result", "tool_use_id": "t", "content": "no such file", "is_error": true}]);
         assert!(lines(talk("user", answer))[0].ends_with("tool  error  no such file"));
         let end = json!({"type": "system", "subtype": "agent_outcome", "agentId": "a-1a2b3c4d5e6f7890", "run": 1,

@@ -23,15 +23,12 @@ pub(super) fn of_registry(registered: &[Registered]) -> Vec<Finding> {
                     "the {} {} (pid {}) died without taking itself out of the registry",
                     entry.role, entry.agent_id, entry.pid
                 ),
-                "nothing to do: the next start of a session sweeps it",
+                "lead reap; the next start of a session sweeps it, too",
             ));
         } else if entry.role != "lead" && one.state.as_ref().is_some_and(|s| s.owner == Owner::Lost) {
             findings.push(Finding::new(
                 format!("agent {} (pid {}) goes on without its lead", entry.agent_id, entry.pid),
-                format!(
-                    "take it over with lead -p --resume {}, or end it with lead stop {}",
-                    entry.session, entry.agent_id
-                ),
+                format!("take it over with lead -p --resume {}, or end it with lead reap", entry.session),
             ));
         }
     }
@@ -52,21 +49,22 @@ fn of_agent(id: &AgentId, folders: &Folders) -> Option<Finding> {
     };
     let path = files.transcript();
     match read_meta(&files) {
-        Err(StoreError::Missing { .. }) if !path.exists() => return Some(remove("a link leads nowhere")),
+        Err(StoreError::Missing { .. }) if !path.exists() => {
+            return Some(Finding::new(format!("a link leads nowhere: {}", link.display()), "lead reap"));
+        }
         Err(StoreError::Missing { path }) => {
             let what = format!("the launch facts of agent {id} are gone ({}), so it can't be resumed", path.display());
             return Some(Finding::new(what, format!("its conversation is kept: lead transcript {id}")));
         }
         Err(error) => return Some(Finding::new(error.to_string(), "put it back from a backup, or remove it")),
         Ok(meta) if !path.exists() && time_to_start(&meta, clock::now_ms()).is_zero() => {
-            let mend = format!("nothing to do: it is removed when session {} is resumed", meta.session_id);
-            return Some(Finding::new(format!("agent {id} never started"), mend));
+            return Some(Finding::new(format!("agent {id} never started"), "lead reap"));
         }
         Ok(_) => {}
     }
     let is_dead = path.exists() && !is_held(path).unwrap_or(true);
     if is_dead && matches!(last_outcome(&files), Ok(None)) {
-        return Some(Finding::new(format!("agent {id} died, and nobody recorded it"), format!("lead wait {id}")));
+        return Some(Finding::new(format!("agent {id} died, and nobody recorded it"), "lead reap"));
     }
     None
 }

@@ -9,7 +9,7 @@ use clap::Args;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::ended::appears;
+use super::ended::{appears, end_of};
 use super::error::{CliError, Exit};
 use super::events::{LogEvent, events_of};
 use super::folders::Folders;
@@ -17,14 +17,12 @@ use super::lookup::{Subject, find_subject, ours};
 use super::output::Output;
 use crate::core::entry::parse_line;
 use crate::core::text;
-use crate::store::StoreError;
-use crate::store::lock::wait_shared;
 use crate::store::reader::{Follow, StartAt};
 
 /// Arguments of `lead logs`.
 #[derive(Args, Debug)]
 pub(super) struct LogsArgs {
-    /// The agent (its id, the beginning of it, or its name if it runs), or the id of a session
+    /// The agent or session: its id, the beginning of it, or the name of an agent that runs
     agent: String,
     /// Go on printing until it ends
     #[arg(short, long)]
@@ -49,7 +47,9 @@ pub(super) fn run(args: &LogsArgs, folders: &Folders, out: &mut Output) -> Resul
         return print_stderr(&subject, args.follow, out);
     }
     let mut collected = Vec::new();
-    each_line(subject.transcript(), subject.transcript(), args.follow, out, &mut |bytes, out| {
+    let path = subject.transcript();
+    each_line(path, StartAt::Start, args.follow.then_some(path), &mut |seen| {
+        let Seen::Line(bytes) = seen else { return out.flush() };
         let Ok(line) = parse_line(bytes) else { return Ok(()) };
         for event in events_of(&line) {
             print(event, args, &mut collected, out)?;
@@ -76,26 +76,35 @@ fn print_stderr(subject: &Subject, follow: bool, out: &mut Output) -> Result<Exi
         return Err(CliError::usage("a session has no log of its own: it writes to the terminal it was started from"));
     };
     let log = target.files.log();
-    each_line(&log, target.files.transcript(), follow, out, &mut |bytes, out| {
-        out.line(&text::for_terminal(&String::from_utf8_lossy(bytes)))
+    let held = follow.then_some(target.files.transcript());
+    each_line(&log, StartAt::Start, held, &mut |seen| match seen {
+        Seen::Line(bytes) => out.line(&text::for_terminal(&String::from_utf8_lossy(bytes))),
+        Seen::All => out.flush(),
     })?;
     Ok(Exit::Success)
 }
 
-type EachLine<'a> = &'a mut dyn FnMut(&[u8], &mut Output) -> Result<(), CliError>;
+/// What was seen of a file that grows.
+pub(super) enum Seen<'a> {
+    /// A line.
+    Line(&'a [u8]),
+    /// All there is for now: somebody watches.
+    All,
+}
 
-/// Hands every line of `path` to `each`; with `follow` until the lock of `held` is free and all is
-/// read that was written under it.
-fn each_line(path: &Path, held: &Path, follow: bool, out: &mut Output, each: EachLine<'_>) -> Result<(), CliError> {
-    let mut lines = Follow::open(path, StartAt::Start)?;
-    let mut end = if follow { Some(end_of(held)?) } else { None };
+type Each<'a> = &'a mut dyn FnMut(Seen<'_>) -> Result<(), CliError>;
+
+/// Hands every line of `path` from `from` on to `each`; with `held` until the lock of that file is
+/// free and all is read that was written under it. Blocks.
+pub(super) fn each_line(path: &Path, from: StartAt, held: Option<&Path>, each: Each<'_>) -> Result<(), CliError> {
+    let mut lines = Follow::open(path, from)?;
+    let mut end = held.map(end_of).transpose()?;
     loop {
         while let Some(line) = lines.try_next()? {
-            each(&line, out)?;
+            each(Seen::Line(&line))?;
         }
         let Some(ended) = &mut end else { return Ok(()) };
-        // Somebody watches.
-        out.flush()?;
+        each(Seen::All)?;
         if wait(&lines, ended)? {
             // What was written last may have come between the last read and the end.
             end = None;
@@ -103,22 +112,9 @@ fn each_line(path: &Path, held: &Path, follow: bool, out: &mut Output, each: Eac
     }
 }
 
-/// A stream that ends when the lock of `path` is free.
-fn end_of(path: &Path) -> Result<UnixStream, CliError> {
-    let (ours, theirs) =
-        UnixStream::pair().map_err(|source| CliError::System { action: "make a pair of sockets", source })?;
-    let path = path.to_owned();
-    std::thread::spawn(move || {
-        // However this returns, there is nothing more to wait for.
-        let _: Result<(), StoreError> = wait_shared(&path);
-        drop(theirs);
-    });
-    Ok(ours)
-}
-
-/// Waits for lines or the end; true if it is the end.
-fn wait(lines: &Follow, end: &mut UnixStream) -> Result<bool, CliError> {
-    let mut polled = [PollFd::new(lines.as_fd(), PollFlags::POLLIN), PollFd::new(end.as_fd(), PollFlags::POLLIN)];
+/// Waits for news or the end; true if it is the end.
+pub(super) fn wait(news: &impl AsFd, end: &mut UnixStream) -> Result<bool, CliError> {
+    let mut polled = [PollFd::new(news.as_fd(), PollFlags::POLLIN), PollFd::new(end.as_fd(), PollFlags::POLLIN)];
     loop {
         match poll(&mut polled, PollTimeout::NONE) {
             Ok(_) => break,
@@ -151,9 +147,10 @@ mod tests {
             std::thread::scope(|s| {
                 let path = &path;
                 s.spawn(move || {
-                    let mut out = Output::to(Box::new(std::io::sink()));
-                    each_line(path, path, true, &mut out, &mut |line, _| {
-                        seen.send(String::from_utf8_lossy(line).into_owned()).unwrap();
+                    each_line(path, StartAt::Start, Some(path), &mut |line| {
+                        if let Seen::Line(line) = line {
+                            seen.send(String::from_utf8_lossy(line).into_owned()).unwrap();
+                        }
                         Ok(())
                     })
                     .unwrap();
@@ -173,8 +170,7 @@ mod tests {
         let _writer = TranscriptWriter::create(&path, Durability::Process).unwrap();
         OpenOptions::new().append(true).open(&path).unwrap().write_all(b"{\"a\":1}\n{\"torn").unwrap();
         let mut lines = 0;
-        let mut out = Output::to(Box::new(std::io::sink()));
-        each_line(&path, &path, false, &mut out, &mut |_, _| {
+        each_line(&path, StartAt::Start, None, &mut |_| {
             lines += 1;
             Ok(())
         })

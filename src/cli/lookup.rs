@@ -1,15 +1,17 @@
-//! From what a person types to an agent or session: a whole id, the beginning of one, or the name
-//! of an agent that lives.
+//! From what a person types to an agent or session: a whole id, the beginning of one that fits no
+//! other, or the name of an agent that lives.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::error::CliError;
 use super::folders::Folders;
 use crate::core::ids::{AgentId, SessionId};
-use crate::core::paths::AgentFiles;
+use crate::core::paths::{AgentFiles, SessionFiles};
 use crate::store::StoreError;
 use crate::store::runtime::{Registered, RuntimeDir, list};
-use crate::store::session::{find_session, resolve, resolve_prefix};
+use crate::store::session::{resolve, resolve_prefix};
+use crate::store::sessions::sessions;
 
 /// An agent and where its files are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +29,14 @@ pub(super) enum Subject {
 }
 
 impl Subject {
+    /// Its id.
+    pub(super) fn id(&self) -> &str {
+        match self {
+            Self::Agent(target) => target.id.as_str(),
+            Self::Session(id, _) => id.as_str(),
+        }
+    }
+
     pub(super) fn transcript(&self) -> &Path {
         match self {
             Self::Agent(target) => target.files.transcript(),
@@ -45,17 +55,28 @@ pub(super) fn ours(folders: &Folders, runtime: &RuntimeDir) -> Result<Vec<Regist
 /// Finds the agent that `text` means. `registered` are those of this config folder.
 pub(super) fn find_agent(text: &str, folders: &Folders, registered: &[Registered]) -> Result<Target, CliError> {
     let text = text.trim();
-    let alive: Vec<(&Registered, AgentId)> =
-        registered.iter().filter(|r| r.alive).filter_map(|r| Some((r, AgentId::parse(&r.entry.agent_id)?))).collect();
-    let named = alive.iter().filter(|(r, _)| r.entry.name.as_deref() == Some(text)).map(|(_, id)| id.clone());
+    let (named, begins) = candidates(text, folders, registered);
+    locate(pick(text, named, begins)?, folders, registered)
+}
+
+fn living(registered: &[Registered]) -> impl Iterator<Item = (&Registered, AgentId)> {
+    registered.iter().filter(|r| r.alive).filter_map(|r| Some((r, AgentId::parse(&r.entry.agent_id)?)))
+}
+
+/// The living agents of the name `text`, and the agents whose id begins with it.
+fn candidates(text: &str, folders: &Folders, registered: &[Registered]) -> (Vec<AgentId>, Vec<AgentId>) {
+    let named = living(registered).filter(|(r, _)| r.entry.name.as_deref() == Some(text)).map(|(_, id)| id);
     let mut begins = resolve_prefix(&folders.config, text);
     // One whose link somebody removed can still be talked to.
-    begins.extend(alive.iter().map(|(_, id)| id).filter(|id| is_prefix(text, id)).cloned());
-    let id = pick(text, named.collect(), begins)?;
+    begins.extend(living(registered).map(|(_, id)| id).filter(|id| is_prefix(text, id)));
+    (named.collect(), begins)
+}
+
+fn locate(id: AgentId, folders: &Folders, registered: &[Registered]) -> Result<Target, CliError> {
     match resolve(&folders.config, &id) {
         Ok(files) => Ok(Target { id, files }),
         Err(error) => {
-            let state = alive.iter().find(|(_, a)| *a == id).and_then(|(r, _)| r.state.as_ref());
+            let state = living(registered).find(|(_, a)| *a == id).and_then(|(r, _)| r.state.as_ref());
             let files = state.map(|s| AgentFiles::of(&s.transcript)).ok_or(error)?;
             Ok(Target { id, files })
         }
@@ -74,22 +95,52 @@ fn pick(text: &str, named: Vec<AgentId>, begins: Vec<AgentId>) -> Result<AgentId
     match candidates.len() {
         0 => Err(CliError::NoAgent(text.to_owned())),
         1 => Ok(candidates.remove(0)),
-        _ => {
-            let candidates = candidates.into_iter().map(String::from).collect();
-            Err(CliError::Ambiguous { text: text.to_owned(), candidates })
-        }
+        _ => Err(ambiguous(text, candidates.into_iter().map(String::from).collect())),
     }
 }
 
-/// Finds the agent or session that `text` means; of sessions the whole id is needed.
-pub(super) fn find_subject(text: &str, folders: &Folders, registered: &[Registered]) -> Result<Subject, CliError> {
-    if let Some(id) = SessionId::parse(text.trim()) {
-        return match find_session(&folders.config, &id) {
-            Some(files) => Ok(Subject::Session(id, files.transcript().to_path_buf())),
-            None => Err(CliError::NoSession(text.to_owned())),
-        };
+/// The most that an error lists.
+const LISTED: usize = 20;
+
+fn ambiguous(text: &str, mut candidates: Vec<String>) -> CliError {
+    let more = candidates.len().saturating_sub(LISTED);
+    candidates.truncate(LISTED);
+    if more > 0 {
+        candidates.push(format!("or {more} others"));
     }
-    find_agent(text, folders, registered).map(Subject::Agent)
+    CliError::Ambiguous { text: text.to_owned(), candidates }
+}
+
+/// Finds the session that `text` means: its id, or the beginning of it.
+pub(super) fn find_session(text: &str, folders: &Folders) -> Result<(SessionId, SessionFiles), CliError> {
+    let text = text.trim();
+    let whole = SessionId::parse(text);
+    let wanted = whole.as_ref().map_or(text, SessionId::as_str);
+    let mut found = if wanted.is_empty() { Vec::new() } else { sessions(&folders.config, wanted) };
+    match found.len() {
+        0 => Err(CliError::NoSession(text.to_owned())),
+        1 => Ok(found.remove(0)),
+        _ => Err(ambiguous(text, found.into_iter().map(|(id, _)| id.to_string()).collect())),
+    }
+}
+
+/// Finds the agent or session that `text` means.
+pub(super) fn find_subject(text: &str, folders: &Folders, registered: &[Registered]) -> Result<Subject, CliError> {
+    let text = text.trim();
+    let of_session = |(id, files): (SessionId, SessionFiles)| Subject::Session(id, files.transcript().to_path_buf());
+    if SessionId::parse(text).is_some() {
+        return find_session(text, folders).map(of_session);
+    }
+    let (named, begins) = candidates(text, folders, registered);
+    let mut begun = if named.is_empty() && !text.is_empty() { sessions(&folders.config, text) } else { Vec::new() };
+    match (begins.is_empty(), begun.len()) {
+        (_, 0) => locate(pick(text, named, begins)?, folders, registered).map(Subject::Agent),
+        (true, 1) => Ok(of_session(begun.remove(0))),
+        _ => {
+            let agents: BTreeSet<String> = begins.into_iter().map(String::from).collect();
+            Err(ambiguous(text, agents.into_iter().chain(begun.into_iter().map(|(id, _)| id.to_string())).collect()))
+        }
+    }
 }
 
 #[cfg(test)]

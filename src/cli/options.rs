@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::args::{OutputFormat, RunArgs};
+use super::args::{OutputFormat, PromptTool, RunArgs};
 use super::caller::acting_agent;
 use super::error::CliError;
 use super::folders::{Folders, real_folder};
@@ -15,10 +15,10 @@ use super::output;
 use super::run::{Progress, Run};
 use crate::core::env;
 use crate::core::ids::SessionId;
-use crate::lead::{SessionChoice, SessionOptions};
+use crate::lead::{Questions, SessionChoice, SessionOptions, Standing};
 use crate::permission::Mode;
 use crate::settings::models::{ModelTable, PLAYBOOK, ResolvedModel};
-use crate::settings::{Loaded, RuleKind, Settings, SettingsSources};
+use crate::settings::{Loaded, PermissionFlags, Settings, SettingsError, SettingsSources};
 use crate::tool::TOOLS;
 
 /// Settings of the machine's administrator.
@@ -30,12 +30,28 @@ pub(super) fn session_choice(flags: &RunArgs) -> Result<SessionChoice, CliError>
         SessionId::parse(text.trim())
             .ok_or_else(|| CliError::usage(format!("{flag} takes the id of a session, a UUID, not {text:?}")))
     };
+    let existing = flags.resume.is_some() || flags.continue_latest;
+    if existing && flags.session_id.is_some() && !flags.fork_session {
+        let hint = "add --fork-session to go on with a copy under that id";
+        return Err(
+            CliError::usage("a session that goes on keeps its id, so --session-id can't be used").with_hint(hint)
+        );
+    }
+    if flags.fork_session && !existing {
+        return Err(CliError::usage("--fork-session needs the session to copy: --resume ID or --continue"));
+    }
     match (&flags.resume, flags.continue_latest, &flags.session_id) {
         (Some(id), ..) => Ok(SessionChoice::Resume(parse("--resume", id)?)),
         (None, true, _) => Ok(SessionChoice::Continue),
         (None, false, Some(id)) => Ok(SessionChoice::New(parse("--session-id", id)?)),
         (None, false, None) => Ok(SessionChoice::New(SessionId::random())),
     }
+}
+
+/// The id of the copy that --fork-session makes.
+fn fork(flags: &RunArgs) -> Option<SessionId> {
+    let said = flags.session_id.as_deref().and_then(|text| SessionId::parse(text.trim()));
+    flags.fork_session.then(|| said.unwrap_or_else(SessionId::random))
 }
 
 /// Everything but the prompt.
@@ -45,19 +61,21 @@ pub(super) fn resolve(run: &Run, session: SessionChoice, folders: &Folders) -> R
         Some(folder) => real_folder(folder)?,
         None => folders.cwd.clone(),
     };
-    let mut loaded = load(&cwd, flags.settings.as_deref(), folders)?;
+    let mut sources = sources(&cwd, flags.settings.as_deref(), folders)?;
+    sources.flags = permission_flags(flags, folders)?;
+    let loaded = Settings::load(&sources)?;
     if !loaded.settings.lead.nested_sessions
         && let Some(agent) = acting_agent(&folders.open_runtime()?)
     {
         return Err(CliError::Nested(agent));
     }
-    add_flags(&mut loaded, flags, &cwd, folders)?;
-    let mode = mode(flags, &loaded.settings)?;
-    if mode == Mode::BypassPermissions && nix::unistd::geteuid().is_root() {
+    let mode = mode(&loaded, &sources.flags)?;
+    if mode == Mode::BypassPermissions && !run.goes_on && nix::unistd::geteuid().is_root() {
         output::tell("lead: warning: every tool call is permitted, and this runs as root");
     }
     let models = loaded.settings.models();
-    let model = choose_model(flags.model.as_deref(), &loaded.settings, &models, folders)?;
+    let said = not_overruled(&loaded, "model", "--model", flags.model.as_deref());
+    let model = choose_model(said, &loaded.settings, &models, folders)?;
     let fallback = fallback(flags.fallback_model.as_deref(), &model, &models, folders)?;
     let mut environment = folders.environment.clone();
     for (name, value) in &loaded.settings.env {
@@ -74,10 +92,17 @@ pub(super) fn resolve(run: &Run, session: SessionChoice, folders: &Folders) -> R
         environment,
         settings: Arc::new(loaded.settings),
         rules: loaded.rules,
+        sources: Arc::new(sources),
         mode,
+        questions: match flags.permission_prompt_tool {
+            Some(PromptTool::Desk) => Questions::Desk,
+            None => Questions::Denied,
+        },
         model,
         models,
         session,
+        fork: fork(flags),
+        standing: Standing::Lead,
         coordinator: run.coordinator,
         prompt: None,
         max_turns: flags.max_turns,
@@ -94,19 +119,38 @@ pub(super) fn resolve(run: &Run, session: SessionChoice, folders: &Folders) -> R
 
 /// All layers of settings for work in `cwd`.
 pub(super) fn load(cwd: &Path, flag: Option<&str>, folders: &Folders) -> Result<Loaded, CliError> {
-    let flag = flag.map(|text| match text.trim_start().starts_with('{') {
-        true => text.to_owned(),
-        // As the shell sees it, whatever --cwd says.
-        false => folders.cwd.join(text).to_string_lossy().into_owned(),
-    });
-    Ok(Settings::load(&SettingsSources {
+    Ok(Settings::load(&sources(cwd, flag, folders)?)?)
+}
+
+/// Where settings for work in `cwd` come from; `flag` is `--settings`.
+fn sources(cwd: &Path, flag: Option<&str>, folders: &Folders) -> Result<SettingsSources, CliError> {
+    Ok(SettingsSources {
         user: Some(folders.config.settings()),
         project: Some(project_root(cwd)),
-        flag,
+        flag: flag.map(|text| settings_flag(text, folders)).transpose()?,
         managed: Some(PathBuf::from(MANAGED)),
         cwd: cwd.to_path_buf(),
         home: folders.home.clone(),
-    })?)
+        flags: PermissionFlags::default(),
+    })
+}
+
+/// A file is named as the shell sees it, whatever --cwd says. What a shell hands over by a pipe
+/// (`--settings <(…)`) can be read once only, so it is taken here.
+fn settings_flag(text: &str, folders: &Folders) -> Result<String, CliError> {
+    if text.trim_start().starts_with('{') {
+        return Ok(text.to_owned());
+    }
+    let path = folders.cwd.join(text);
+    if std::fs::metadata(&path).map_or(true, |m| m.is_file()) {
+        return Ok(path.to_string_lossy().into_owned());
+    }
+    let content = std::fs::read_to_string(&path).map_err(|source| SettingsError::Unreadable { path, source })?;
+    match content.trim_start_matches('\u{feff}').trim() {
+        "" => Ok("{}".to_owned()),
+        object if object.starts_with('{') => Ok(object.to_owned()),
+        _ => Err(CliError::usage(format!("--settings: {text} holds no JSON object"))),
+    }
 }
 
 /// `lead.stallAfter` for showing what runs; a broken file must not keep it from being shown.
@@ -121,28 +165,33 @@ fn project_root(cwd: &Path) -> PathBuf {
     root.unwrap_or(cwd).to_path_buf()
 }
 
-fn add_flags(loaded: &mut Loaded, flags: &RunArgs, cwd: &Path, folders: &Folders) -> Result<(), CliError> {
-    loaded.add_rules(RuleKind::Allow, &flags.allowed_tools, "--allowed-tools", cwd);
-    loaded.add_rules(RuleKind::Deny, &flags.disallowed_tools, "--disallowed-tools", cwd);
-    for folder in &flags.add_dir {
-        let folder = real_folder(&folders.cwd.join(folder))?;
-        if !loaded.rules.additional_directories.contains(&folder) {
-            loaded.rules.additional_directories.push(folder);
-        }
-    }
-    Ok(())
+fn permission_flags(flags: &RunArgs, folders: &Folders) -> Result<PermissionFlags, CliError> {
+    let bypass = flags.dangerously_skip_permissions.then(|| Mode::BypassPermissions.as_str().to_owned());
+    let added = flags.add_dir.iter().map(|folder| real_folder(&folders.cwd.join(folder)));
+    Ok(PermissionFlags {
+        allow: flags.allowed_tools.clone(),
+        deny: flags.disallowed_tools.clone(),
+        folders: added.collect::<Result<_, _>>()?,
+        mode: bypass.or_else(|| flags.permission_mode.clone()),
+    })
 }
 
-fn mode(flags: &RunArgs, settings: &Settings) -> Result<Mode, CliError> {
-    if flags.dangerously_skip_permissions {
-        return Ok(Mode::BypassPermissions);
+fn mode(loaded: &Loaded, flags: &PermissionFlags) -> Result<Mode, CliError> {
+    not_overruled(loaded, "permissions.defaultMode", "the permission mode of the command line", flags.mode.as_deref());
+    match &loaded.mode {
+        Some(said) => Mode::parse(&said.word).map_err(|error| CliError::usage(format!("{}: {error}", said.by))),
+        None => Ok(Mode::default()),
     }
-    let (said, by) = match (&flags.permission_mode, &settings.default_mode) {
-        (Some(mode), _) => (mode, "--permission-mode"),
-        (None, Some(mode)) => (mode, "the setting permissions.defaultMode"),
-        (None, None) => return Ok(Mode::default()),
-    };
-    Mode::parse(said).map_err(|error| CliError::usage(format!("{by}: {error}")))
+}
+
+/// What a flag says, unless the administrator's file says something else; then that is told.
+fn not_overruled<'a>(loaded: &Loaded, key: &str, flag: &str, said: Option<&'a str>) -> Option<&'a str> {
+    let (said, file) = (said?, loaded.managed(key));
+    if let Some(file) = file {
+        output::tell(&format!("lead: warning: {flag} ({said}) does not count: {key} is set by {}", file.display()));
+        return None;
+    }
+    Some(said)
 }
 
 /// Flag > settings > environment.
@@ -177,7 +226,7 @@ fn fallback(
 }
 
 /// Names of `--tools`; none = all. A name that nobody has is a slip of the pen.
-fn tools(said: &[String]) -> Result<Option<Vec<String>>, CliError> {
+pub(super) fn tools(said: &[String]) -> Result<Option<Vec<String>>, CliError> {
     if said.is_empty() {
         return Ok(None);
     }
@@ -203,7 +252,7 @@ fn schema(said: &str, cwd: &Path) -> Result<Value, CliError> {
 
 /// A playbook's file as seen from everywhere, since agents may work in other folders. A word that
 /// is no file here is the name of a built-in playbook, or a mistake that opening it tells of.
-fn playbook_path(name: &str, cwd: &Path) -> String {
+pub(super) fn playbook_path(name: &str, cwd: &Path) -> String {
     match name.strip_prefix(PLAYBOOK).filter(|file| !file.is_empty()) {
         Some(file) if file.contains(['/', '.']) || cwd.join(file).is_file() => {
             let path = cwd.join(file);

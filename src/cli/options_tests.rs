@@ -138,3 +138,41 @@ fn sessions_are_named_by_uuids() {
         assert!(matches!(session_choice(&flags(&bad)), Err(CliError::Usage { .. })), "{bad:?}");
     }
 }
+
+#[test]
+fn the_administrators_settings_win_over_flags() {
+    let place = site("{}", &[]);
+    let managed = place.folders.home.clone().unwrap().join("managed.json");
+    fs::write(&managed, r#"{"permissions": {"defaultMode": "plan"}, "model": "managed"}"#).unwrap();
+    let load = |mode: Option<&str>| {
+        let mut sources = sources(&place.folders.cwd, None, &place.folders).unwrap();
+        sources.managed = Some(managed.clone());
+        sources.flags.mode = mode.map(str::to_owned);
+        (Settings::load(&sources).unwrap(), sources.flags)
+    };
+    for said in [None, Some("bypassPermissions"), Some("default")] {
+        let (loaded, flags) = load(said);
+        assert_eq!(mode(&loaded, &flags).unwrap(), Mode::Plan, "{said:?}");
+        assert_eq!(not_overruled(&loaded, "model", "--model", Some("flag")), None);
+        assert_eq!(not_overruled(&loaded, "agent", "--agent", Some("flag")), Some("flag"));
+    }
+    fs::write(&managed, r#"{"permissions": {"defaultMode": "yolo"}}"#).unwrap();
+    let (loaded, flags) = load(Some("plan"));
+    let error = mode(&loaded, &flags).unwrap_err().for_person();
+    assert!(error.contains("managed.json") && error.contains("yolo"), "{error}");
+}
+
+#[test]
+fn settings_from_a_pipe_are_read_once_and_kept() {
+    let place = site("{}", &[]);
+    let pipe = place.folders.cwd.join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    for (content, kept) in [(" {\"model\": \"x\"}\n", Some("{\"model\": \"x\"}")), ("\n", Some("{}")), ("[1]", None)] {
+        let (to, text) = (pipe.clone(), content.to_owned());
+        let writer = std::thread::spawn(move || fs::write(to, text).unwrap());
+        let read = settings_flag("pipe", &place.folders);
+        writer.join().unwrap();
+        assert_eq!(read.ok().as_deref(), kept, "{content:?}");
+    }
+    assert!(settings_flag("file.json", &place.folders).unwrap().ends_with("/work/file.json"));
+}

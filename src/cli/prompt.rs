@@ -55,7 +55,7 @@ pub(super) fn read(
     let listener = move || {
         let said = listen(&file, silence).map_err(cant).and_then(|said| whole(argument, said, silence, tell));
         let said = match said {
-            Ok(text) => SessionInput::Message { text: text.unwrap_or_default(), id: None },
+            Ok(text) => SessionInput::Message { text: text.unwrap_or_default(), blocks: Vec::new(), id: None },
             Err(error) => SessionInput::Unusable(with_causes(&error)),
         };
         // A session that is over by now needs no prompt.
@@ -97,7 +97,17 @@ fn join(argument: Option<String>, piped: String) -> Result<Option<String>, CliEr
     }
 }
 
-fn too_long() -> CliError {
+/// A text that was promised on standard input (`-`), to its end, however long that takes. `None` if it
+/// has more than `limit` bytes.
+pub(super) fn promised(limit: usize) -> Result<Option<String>, CliError> {
+    let cant = |source| CliError::System { action: "read standard input", source };
+    let file = io::stdin().as_fd().try_clone_to_owned().map(File::from).map_err(cant)?;
+    let mut bytes = Vec::new();
+    Waiting(file).take(limit as u64 + 1).read_to_end(&mut bytes).map_err(cant)?;
+    Ok((bytes.len() <= limit).then(|| String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+pub(super) fn too_long() -> CliError {
     CliError::usage(format!("the prompt is too long: it may have {} bytes", limits::PROMPT_BYTES))
         .with_hint("put the text into a file and name the file in the prompt")
 }

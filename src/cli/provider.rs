@@ -72,9 +72,10 @@ impl ProviderCheck {
             }
             ModelError::Unusable(_) => "correct ANTHROPIC_BASE_URL or the proxy".to_owned(),
             ModelError::Api { .. } => "try again later".to_owned(),
-            ModelError::NoReply(_) | ModelError::Overflow { .. } | ModelError::Cancelled => {
-                "check the network, ANTHROPIC_BASE_URL and the proxy".to_owned()
-            }
+            ModelError::NoReply(_)
+            | ModelError::Overflow { .. }
+            | ModelError::Thoughts { .. }
+            | ModelError::Cancelled => "check the network, ANTHROPIC_BASE_URL and the proxy".to_owned(),
         };
         Finding::new(format!("{at} can't be used: {}", with_causes(error)), mend)
     }

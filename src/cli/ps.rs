@@ -16,7 +16,7 @@ use super::table::{self, Align};
 use crate::core::agent::{Outcome, RowState};
 use crate::core::clock;
 use crate::core::entry::{Line, parse_line};
-use crate::core::ids::AgentId;
+use crate::core::ids::{AgentId, SessionId};
 use crate::core::paths::AgentFiles;
 use crate::store::StoreError;
 use crate::store::lock::is_held;
@@ -47,7 +47,7 @@ pub(super) struct PsArgs {
 pub(super) fn run(args: &PsArgs, folders: &Folders, out: &mut Output) -> Result<Exit, CliError> {
     let mut registered = list(&folders.open_runtime()?)?;
     registered.retain(|r| args.all_configs || folders.is_ours(&r.entry.config_dir));
-    let mut rows = process_rows(&registered, args, folders);
+    let mut rows = process_rows(&registered, args.json || args.memory, folders);
     if args.all {
         rows.extend(ended_rows(folders, &registered));
     }
@@ -65,15 +65,24 @@ pub(super) fn run(args: &PsArgs, folders: &Folders, out: &mut Output) -> Result<
     Ok(Exit::Success)
 }
 
-fn process_rows(registered: &[Registered], args: &PsArgs, folders: &Folders) -> Vec<PsRow> {
+/// The agents of a session, those that have ended too.
+pub(super) fn rows_of_session(session: &SessionId, folders: &Folders, registered: &[Registered]) -> Vec<PsRow> {
+    let mut rows = process_rows(registered, false, folders);
+    rows.extend(ended_rows(folders, registered));
+    rows.retain(|row| row.session == session.as_str() && row.role != "lead");
+    sort(&mut rows);
+    rows
+}
+
+fn process_rows(registered: &[Registered], with_cost: bool, folders: &Folders) -> Vec<PsRow> {
     let now = clock::now_ms();
     let stall_after = u64::try_from(stall_after(folders).as_millis()).unwrap_or(u64::MAX);
     let shown = registered.iter().filter(|r| r.alive || was_not_told(r));
     let row = |r: &Registered| {
-        let cost = if r.alive && (args.json || args.memory) { Cost::of(r.entry.pid) } else { Cost::default() };
+        let cost = if r.alive && with_cost { Cost::of(r.entry.pid) } else { Cost::default() };
         PsRow::of_process(r, cost, stall_after, now)
     };
-    shown.map(row).collect()
+    shown.flat_map(|r| std::iter::once(row(r)).chain(PsRow::of_shells(r))).collect()
 }
 
 /// Whether a dead process's end is news: it left no outcome. (A lead has none.)
@@ -120,20 +129,30 @@ pub(super) fn last_outcome(files: &AgentFiles) -> Result<Option<Outcome>, StoreE
     Ok(None)
 }
 
-/// Sessions in the order in which they began, each lead before its agents.
+/// Sessions in the order in which they began, each lead before its agents, each of them before the
+/// shells it runs.
 fn sort(rows: &mut [PsRow]) {
     let mut began: HashMap<String, u64> = HashMap::new();
     for row in rows.iter() {
         let started = row.started_ms.unwrap_or(u64::MAX);
         began.entry(row.session.clone()).and_modify(|b| *b = started.min(*b)).or_insert(started);
     }
+    let agents: HashMap<String, Option<u64>> = rows.iter().map(|row| (row.id.clone(), row.started_ms)).collect();
     rows.sort_by_cached_key(|row| {
         let session = row.session.clone();
-        (began.get(&session).copied(), session, row.role != "lead", row.started_ms, row.id.clone())
+        // A shell stands where its agent does.
+        let agent = row.agent.as_ref().unwrap_or(&row.id).clone();
+        let is_under_lead = agent == session;
+        let started = agents.get(&agent).copied().flatten();
+        (
+            (began.get(&session).copied(), session),
+            (!is_under_lead && row.role != "lead", started, agent),
+            (row.agent.is_some(), row.started_ms, row.id.clone()),
+        )
     });
 }
 
-fn render(rows: &[PsRow], memory: bool, now_ms: u64) -> String {
+pub(super) fn render(rows: &[PsRow], memory: bool, now_ms: u64) -> String {
     let mut columns = vec![
         ("ROLE", Align::Left, 10),
         ("ID", Align::Left, 40),
@@ -192,6 +211,24 @@ mod tests {
         sort(&mut rows);
         let ids: Vec<&str> = rows.iter().map(|r| r.id.as_str()).collect();
         assert_eq!(ids, ["s1", "a-1", "a-2", "s2", "a-3"]);
+    }
+
+    #[test]
+    fn shells_stand_below_whoever_runs_them() {
+        let shell =
+            |id: &str, agent: &str, started| PsRow { agent: Some(agent.to_owned()), ..row("s", "shell", id, started) };
+        let mut rows = vec![
+            shell("b-2", "a-1", 50),
+            row("s", "worker", "a-2", 30),
+            shell("b-4", "s", 60),
+            shell("b-1", "a-1", 40),
+            row("s", "worker", "a-1", 20),
+            shell("b-3", "a-2", 35),
+            row("s", "lead", "s", 10),
+        ];
+        sort(&mut rows);
+        let ids: Vec<&str> = rows.iter().map(|r| r.id.as_str()).collect();
+        assert_eq!(ids, ["s", "b-4", "a-1", "b-1", "b-2", "a-2", "b-3"]);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::cost::Cost;
 use crate::core::agent::{Activity, Meta, Outcome, Owner, RowState};
 use crate::core::clock;
+use crate::core::shell::ShellState;
 use crate::store::runtime::Registered;
 
 /// One process, or one agent that ended.
@@ -43,6 +44,8 @@ pub(super) struct PsRow {
     pub stalled: bool,
     pub detached: bool,
     pub leak: bool,
+    /// Of a background shell: the agent or session that runs it.
+    pub agent: Option<String>,
     /// Of an agent that ended: its tokens, which are not told apart.
     pub total_tokens: Option<u64>,
 }
@@ -114,6 +117,28 @@ impl PsRow {
             row.waiting_for = None;
         }
         row
+    }
+
+    /// Of the background shells that a process runs. They end with it, so one that is not alive has none.
+    pub(super) fn of_shells(registered: &Registered) -> Vec<Self> {
+        let Registered { entry, state, alive, .. } = registered;
+        let shells = state.iter().filter(|_| *alive).flat_map(|state| &state.shells);
+        let row = |shell: &ShellState| Self {
+            id: shell.id.to_string(),
+            role: "shell".to_owned(),
+            session: entry.session.clone(),
+            description: Some(shell.description.clone()),
+            state: RowState::Running.as_str(),
+            pid: Some(shell.pid),
+            cwd: Some(shell.cwd.clone()),
+            started_ms: Some(shell.started_ms),
+            since_ms: Some(shell.started_ms),
+            activity: vec![Doing { tool: "Bash".to_owned(), description: shell.description.clone() }],
+            transcript: Some(shell.output_file.clone()),
+            agent: Some(entry.agent_id.clone()),
+            ..Self::default()
+        };
+        shells.map(row).collect()
     }
 
     /// Of an agent that has no process. `outcome` is its latest run's; without one it is `lost`, or

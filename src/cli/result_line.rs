@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::error::{CliError, Exit};
-use crate::core::agent::Denial;
+use crate::core::agent::{Denial, Leftover};
 use crate::core::ids::{AgentId, SessionId, random_uuid};
 use crate::core::message::Usage;
 use crate::lead::{ModelUse, RunEnd, RunReport};
@@ -38,6 +38,9 @@ pub(super) struct ResultLine {
     /// Agents that `--detach` left running.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     detached: Vec<AgentId>,
+    /// Background commands and other processes that were ended with the run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    leftovers: Vec<Leftover>,
     terminal_reason: Option<&'static str>,
     api_error_status: Option<u16>,
     uuid: String,
@@ -111,7 +114,10 @@ pub(super) fn exit_of(end: &RunEnd) -> Exit {
 impl ResultLine {
     /// Of a run.
     pub(super) fn of_run(report: &RunReport) -> Self {
-        let end = End::of(&report.end);
+        let mut end = End::of(&report.end);
+        if report.handed_over && end.terminal_reason == Some("completed") {
+            end.terminal_reason = Some("handed_over");
+        }
         Self {
             r#type: "result",
             subtype: end.subtype,
@@ -129,6 +135,7 @@ impl ResultLine {
             model_usage: report.models.iter().map(|used| (used.id.clone(), of_model(used))).collect(),
             permission_denials: report.denials.clone(),
             detached: report.detached.clone(),
+            leftovers: report.leftovers.clone(),
             terminal_reason: end.terminal_reason,
             api_error_status: end.status,
             uuid: random_uuid(),
@@ -154,6 +161,7 @@ impl ResultLine {
             model_usage: Map::new(),
             permission_denials: Vec::new(),
             detached: Vec::new(),
+            leftovers: Vec::new(),
             terminal_reason: None,
             api_error_status: None,
             uuid: random_uuid(),
@@ -168,7 +176,7 @@ fn of_model(used: &ModelUse) -> Value {
         "outputTokens": usage.output_tokens,
         "cacheReadInputTokens": usage.cache_read_input_tokens,
         "cacheCreationInputTokens": usage.cache_creation_input_tokens,
-        "webSearchRequests": 0,
+        "webSearchRequests": usage.server_tool_use.web_search_requests,
         "costUSD": used.cost_usd,
         "contextWindow": used.window,
         "maxOutputTokens": used.max_tokens,
@@ -196,7 +204,9 @@ mod tests {
             usage: Usage { input_tokens: 5, output_tokens: 7, ..Usage::default() },
             models: vec![used("m", 0.25), used("n", 0.5)],
             structured: None,
+            handed_over: false,
             detached: vec![],
+            leftovers: vec![],
             denials: vec![],
             duration: Duration::from_millis(1500),
             api_time: Duration::from_millis(900),

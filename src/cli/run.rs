@@ -13,6 +13,7 @@ use super::output::{self, Output};
 use super::prompt::{self, Prompt};
 use super::result_line::{ResultLine, exit_of, in_words};
 use super::sink::{Sink, Written};
+use super::stop::async_runtime;
 use super::stream::{Partial, Stream};
 use super::stream_input;
 use crate::core::ids::{AgentId, SessionId};
@@ -38,13 +39,15 @@ pub(super) struct Run {
     pub progress: Progress,
     /// Whether standard input is part of the prompt.
     pub reads_input: bool,
+    /// Whether it goes on with what was warned of when it began.
+    pub goes_on: bool,
 }
 
 impl Run {
     /// As the flags say.
     pub(super) fn of_flags(flags: RunArgs) -> Self {
         let coordinator = flags.coordinator.then_some("--coordinator");
-        Self { flags, coordinator, progress: Progress::OnTerminal, reads_input: true }
+        Self { flags, coordinator, progress: Progress::OnTerminal, reads_input: true, goes_on: false }
     }
 }
 
@@ -52,31 +55,27 @@ pub(super) fn run(run: Run, out: &mut Output) -> Result<Exit, CliError> {
     let began = Instant::now();
     check_forms(&run.flags)?;
     let mut session = None;
-    let prepared = prepare(&run, &mut session);
     let refused = |error: &CliError, session: &Option<SessionId>| {
         ResultLine::of_refusal(error, session.as_ref(), began.elapsed())
     };
     match (run.flags.output_format, run.flags.verbose) {
         (OutputFormat::Text, _) => {
-            let report = prepared.and_then(|prepared| live(prepared, &mut session, Streams::default()))?;
+            let report = whole(&run, &mut session, Streams::default())?;
             print_text(&report, out)
         }
-        (OutputFormat::Json, false) => {
-            match prepared.and_then(|prepared| live(prepared, &mut session, Streams::default())) {
-                Ok(report) => {
-                    out.json(&ResultLine::of_run(&report))?;
-                    Ok(exit_of(&report.end))
-                }
-                Err(error) => {
-                    out.json(&refused(&error, &session))?;
-                    Ok(error.exit())
-                }
+        (OutputFormat::Json, false) => match whole(&run, &mut session, Streams::default()) {
+            Ok(report) => {
+                out.json(&ResultLine::of_run(&report))?;
+                Ok(exit_of(&report.end))
             }
-        }
+            Err(error) => {
+                out.json(&refused(&error, &session))?;
+                Ok(error.exit())
+            }
+        },
         (OutputFormat::Json, true) => {
             let stream = Arc::new(Stream::new(Sink::kept(), Partial::Left));
-            let streams = heard_by(&stream, CancellationToken::new());
-            let report = prepared.and_then(|prepared| live(prepared, &mut session, streams));
+            let report = whole(&run, &mut session, heard_by(&stream, CancellationToken::new()));
             let exit = ended(&stream, &report, |error| refused(error, &session));
             stream.sink().print(out)?;
             Ok(exit)
@@ -87,13 +86,24 @@ pub(super) fn run(run: Run, out: &mut Output) -> Result<Exit, CliError> {
                 .map_err(|source| CliError::System { action: "write the output", source })?;
             let partial = if run.flags.include_partial_messages { Partial::Shown } else { Partial::Left };
             let stream = Arc::new(Stream::new(sink, partial));
-            let streams = heard_by(&stream, unheard);
-            let report = prepared.and_then(|prepared| live(prepared, &mut session, streams));
+            let mut streams = heard_by(&stream, unheard);
+            let report = listen(&run, &stream)
+                .map(|inputs| streams.inputs = inputs)
+                .and_then(|()| whole(&run, &mut session, streams));
             let exit = ended(&stream, &report, |error| refused(error, &session));
             stream.sink().end();
             all_read(written, exit)
         }
     }
+}
+
+/// The messages on standard input, if that is where they come from.
+fn listen(run: &Run, stream: &Arc<Stream>) -> Result<Option<Inputs>, CliError> {
+    if run.flags.input_format != InputFormat::StreamJson {
+        return Ok(None);
+    }
+    let answers = Arc::clone(stream);
+    stream_input::messages(move |id, why| answers.control_error(id, why)).map(Some)
 }
 
 fn heard_by(stream: &Arc<Stream>, unheard: CancellationToken) -> Streams {
@@ -142,7 +152,7 @@ const UNREAD_GRACE: Duration = Duration::from_millis(400);
 /// here on nothing else of this process would react to one.
 fn all_read(written: Written, exit: Exit) -> Result<Exit, CliError> {
     let hurry = matches!(exit, Exit::Signal(_));
-    let runtime = runtime()?;
+    let runtime = async_runtime()?;
     let done = runtime.block_on(async {
         let mut signals =
             Signals::listen().map_err(|source| CliError::System { action: "listen to signals", source })?;
@@ -165,10 +175,14 @@ fn prepare(run: &Run, session: &mut Option<SessionId>) -> Result<Prepared, CliEr
         SessionChoice::Continue => None,
     };
     let folders = Folders::of_process()?;
-    let is_new = matches!(choice, SessionChoice::New(_));
+    // A copy in which nothing is said is none.
+    let is_new = matches!(choice, SessionChoice::New(_)) || run.flags.fork_session;
     let mut options = options::resolve(run, choice, &folders)?;
+    if let Some(copy) = &options.fork {
+        *session = Some(copy.clone());
+    }
     if run.flags.input_format == InputFormat::StreamJson {
-        return Ok(Prepared { options, inputs: Some(stream_input::messages()?) });
+        return Ok(Prepared { options, inputs: None });
     }
     let prompt = if run.reads_input {
         prompt::read(run.flags.prompt.clone(), deadlines().stdin_silence, output::tell)?
@@ -192,23 +206,25 @@ struct Prepared {
 }
 
 fn no_prompt(flags: &RunArgs) -> CliError {
+    prompt_missing(flags, "give it as an argument, lead -p \"PROMPT\", or on standard input")
+}
+
+/// There is no prompt; `hint` says how to give one, unless a list has swallowed it.
+pub(super) fn prompt_missing(flags: &RunArgs, hint: &str) -> CliError {
     let swallowed = [flags.allowed_tools.len(), flags.disallowed_tools.len(), flags.tools.len(), flags.add_dir.len()];
     let hint = if swallowed.iter().any(|n| *n > 1) {
         "a list takes every word behind it: put the prompt before the list, or behind `--`"
     } else {
-        "give it as an argument, lead -p \"PROMPT\", or on standard input"
+        hint
     };
     CliError::usage("there is no prompt").with_hint(hint)
 }
 
-fn runtime() -> Result<tokio::runtime::Runtime, CliError> {
-    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    built.map_err(|source| CliError::System { action: "start the runtime", source })
-}
-
-fn live(prepared: Prepared, session: &mut Option<SessionId>, streams: Streams) -> Result<RunReport, CliError> {
-    let runtime = runtime()?;
-    let streams = Streams { inputs: prepared.inputs, ..streams };
+/// The whole run.
+fn whole(run: &Run, session: &mut Option<SessionId>, mut streams: Streams) -> Result<RunReport, CliError> {
+    let prepared = prepare(run, session)?;
+    let runtime = async_runtime()?;
+    streams.inputs = streams.inputs.or(prepared.inputs);
     let report = runtime.block_on(crate::lead::run_with(prepared.options, streams));
     // What still blocks, such as a wait for a lock, must not hold the exit up.
     runtime.shutdown_background();

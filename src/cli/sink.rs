@@ -2,35 +2,58 @@
 //! an array that is printed at the end.
 
 use std::io;
-use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::error::CliError;
 use super::output::Output;
+use super::spool::Spool;
 
-/// Takes lines, without newline, and never waits.
+/// Takes lines, without newline, and never waits for whoever reads them: an agent that is not listened
+/// to would look hung. What nobody has read yet waits in a [`Spool`].
 pub(super) enum Sink {
-    /// Written by a thread. The queue has no bound, since a session must not wait for its reader: an
-    /// agent that is not listened to looks hung. What can wait here is bounded by what transcripts
-    /// hold, and is on disk by then.
-    Written(Sender<Line>),
+    /// Written by a thread.
+    Written(Arc<Queue>),
     /// Kept.
-    Kept(Mutex<Vec<Vec<u8>>>),
+    Kept(Mutex<Kept>),
 }
 
-/// What the thread is given.
-pub(super) enum Line {
-    /// A line.
-    Json(Vec<u8>),
-    /// There are no more. Senders may live on in tasks that nobody waits for.
-    Last,
+/// What waits for the thread.
+#[derive(Default)]
+pub(super) struct Queue {
+    waiting: Mutex<Waiting>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    spool: Spool,
+    /// There are no more. Whoever adds lines may live on in tasks that nobody waits for.
+    is_last: bool,
+    /// Why nothing more is written, unless the thread says so itself.
+    failed: Option<io::Error>,
+    /// The thread is gone.
+    is_over: bool,
+}
+
+/// An array that grows.
+#[derive(Default)]
+pub(super) struct Kept {
+    spool: Spool,
+    is_begun: bool,
+    failed: Option<io::Error>,
 }
 
 /// How the thread ended.
 pub(super) type Written = oneshot::Receiver<Result<(), CliError>>;
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl Sink {
     /// Lines go to `out`, each as soon as it comes. `unheard` fires when nobody reads them any more.
@@ -38,16 +61,18 @@ impl Sink {
         out: impl FnOnce() -> Output + Send + 'static,
         unheard: CancellationToken,
     ) -> io::Result<(Self, Written)> {
-        let (sender, lines) = mpsc::channel();
+        let queue = Arc::new(Queue::default());
         let (done, written) = oneshot::channel();
+        let lines = Arc::clone(&queue);
         std::thread::Builder::new().name("output".to_owned()).spawn(move || {
             let end = write_all(&lines, &mut out());
+            lines.lock().is_over = true;
             if end.is_err() {
                 unheard.cancel();
             }
             let _ = done.send(end);
         })?;
-        Ok((Self::Written(sender), written))
+        Ok((Self::Written(queue), written))
     }
 
     /// Lines are kept.
@@ -56,56 +81,85 @@ impl Sink {
     }
 
     /// One more line.
-    pub(super) fn line(&self, json: Vec<u8>) {
+    pub(super) fn line(&self, mut json: Vec<u8>) {
         match self {
-            // A thread that is gone has said why.
-            Self::Written(sender) => drop(sender.send(Line::Json(json))),
-            Self::Kept(lines) => lines.lock().unwrap_or_else(PoisonError::into_inner).push(json),
+            Self::Written(queue) => {
+                let mut waiting = queue.lock();
+                // A thread that is gone has said why.
+                if waiting.is_over || waiting.is_last || waiting.failed.is_some() {
+                    return;
+                }
+                json.push(b'\n');
+                if let Err(error) = waiting.spool.push(&json) {
+                    waiting.failed = Some(error);
+                }
+                queue.changed.notify_one();
+            }
+            Self::Kept(kept) => {
+                let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                let before = if kept.is_begun { b"," } else { b"[" };
+                kept.is_begun = true;
+                if let Err(error) = kept.spool.push(before).and_then(|()| kept.spool.push(&json)) {
+                    kept.failed.get_or_insert(error);
+                }
+            }
         }
     }
 
     /// There are no more lines.
     pub(super) fn end(&self) {
-        if let Self::Written(sender) = self {
-            let _ = sender.send(Line::Last);
+        if let Self::Written(queue) = self {
+            queue.lock().is_last = true;
+            queue.changed.notify_one();
         }
     }
 
     /// Prints what was kept as one array.
     pub(super) fn print(&self, out: &mut Output) -> Result<(), CliError> {
-        let Self::Kept(lines) = self else { return Ok(()) };
-        let lines = lines.lock().unwrap_or_else(PoisonError::into_inner);
-        out.text("[")?;
-        for (at, line) in lines.iter().enumerate() {
-            out.text(if at == 0 { "" } else { "," })?;
-            out.bytes(line)?;
+        let Self::Kept(kept) = self else { return Ok(()) };
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(error) = kept.failed.take() {
+            return Err(cant_keep(error));
         }
-        out.text("]\n")
+        let mut chunk = Vec::new();
+        while !kept.spool.is_empty() {
+            kept.spool.take(&mut chunk).map_err(cant_keep)?;
+            out.bytes(&chunk)?;
+        }
+        out.text(if kept.is_begun { "]\n" } else { "[]\n" })
     }
+}
+
+fn cant_keep(source: io::Error) -> CliError {
+    CliError::System { action: "keep output that is not read yet in a temporary file", source }
 }
 
 /// Writes until the last line; what is there goes out together, and nothing waits in a buffer for
 /// the next line to come.
-fn write_all(lines: &Receiver<Line>, out: &mut Output) -> Result<(), CliError> {
+fn write_all(queue: &Queue, out: &mut Output) -> Result<(), CliError> {
+    let mut chunk = Vec::new();
     loop {
-        let line = match lines.try_recv() {
-            Ok(line) => line,
-            Err(TryRecvError::Empty) => {
+        {
+            let mut waiting = queue.lock();
+            if waiting.spool.is_empty() {
+                // The reader gets all there is before this thread sleeps.
+                drop(waiting);
                 out.flush()?;
-                match lines.recv() {
-                    Ok(line) => line,
-                    Err(_) => return Ok(()),
-                }
+                waiting = queue.lock();
             }
-            Err(TryRecvError::Disconnected) => return out.flush(),
-        };
-        match line {
-            Line::Json(json) => {
-                out.bytes(&json)?;
-                out.text("\n")?;
+            while waiting.spool.is_empty() && !waiting.is_last && waiting.failed.is_none() {
+                waiting = queue.changed.wait(waiting).unwrap_or_else(PoisonError::into_inner);
             }
-            Line::Last => return out.flush(),
+            if waiting.spool.is_empty() {
+                // What was taken before it failed is out by now.
+                return match waiting.failed.take() {
+                    Some(error) => Err(cant_keep(error)),
+                    None => out.flush(),
+                };
+            }
+            waiting.spool.take(&mut chunk).map_err(cant_keep)?;
         }
+        out.bytes(&chunk)?;
     }
 }
 

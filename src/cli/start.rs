@@ -9,7 +9,9 @@ use super::error::{CliError, Exit};
 use super::folders::{Folders, take_environment};
 use super::output::{self, Output};
 use super::serve::ModelVerb;
-use super::{demo, doctor, log, logs, ps, result, run, serve, stop, transcript, wait};
+use super::stop::How;
+use super::{agents, attach, background, demo, doctor, hand_over, log, logs, permissions, ps, reap, reference, result};
+use super::{run, send, serve, sessions, spawn, stop, transcript, wait};
 use crate::core::env;
 use crate::core::frame::BUILD;
 
@@ -74,13 +76,22 @@ fn wants_json(cli: &Cli) -> bool {
     match &cli.verb {
         Some(Verb::Ps(args)) => args.json,
         Some(Verb::Wait(args)) => args.json,
-        Some(Verb::Stop(args)) => args.json,
+        Some(Verb::Stop(args) | Verb::Kill(args)) => args.json,
+        Some(Verb::Spawn(args)) => args.json,
+        Some(Verb::Send(args)) => args.json,
+        Some(Verb::Attach(args)) => args.json,
+        Some(Verb::Permissions(args)) => args.json(),
+        Some(Verb::Background(args)) => args.json,
+        Some(Verb::Sessions(args)) => args.json(),
+        Some(Verb::HandOver(args)) => args.json,
+        Some(Verb::Reap(args)) => args.json,
         Some(Verb::Result(args)) => args.json,
         Some(Verb::Logs(args)) => args.json,
         Some(Verb::Transcript(args)) => args.json,
+        Some(Verb::Agents(args)) => args.json,
         Some(Verb::Doctor(args)) => args.json,
         Some(Verb::Model(serve::ModelArgs { verb: ModelVerb::Serve(args) })) => args.json,
-        Some(Verb::Demo(_)) | None => false,
+        Some(Verb::Demo(_) | Verb::Completions(_) | Verb::Man(_)) | None => false,
     }
 }
 
@@ -88,10 +99,22 @@ fn dispatch(cli: Cli, out: &mut Output) -> Result<Exit, CliError> {
     match cli.verb {
         Some(Verb::Ps(args)) => ps::run(&args, &Folders::of_process()?, out),
         Some(Verb::Wait(args)) => wait::run(&args, &Folders::of_process()?, out),
-        Some(Verb::Stop(args)) => stop::run(&args, &Folders::of_process()?, out),
+        Some(Verb::Stop(args)) => stop::run(&args, How::Stop, &Folders::of_process()?, out),
+        Some(Verb::Kill(args)) => stop::run(&args, How::Kill, &Folders::of_process()?, out),
+        Some(Verb::Spawn(args)) => spawn::run(*args, out),
+        Some(Verb::Send(args)) => send::run(&args, &Folders::of_process()?, out),
+        Some(Verb::Attach(args)) => attach::run(&args, &Folders::of_process()?, out),
+        Some(Verb::Permissions(args)) => permissions::run(&args, &Folders::of_process()?, out),
+        Some(Verb::Background(args)) => background::run(&args, &Folders::of_process()?, out),
+        Some(Verb::Sessions(args)) => sessions::run(&args, &Folders::of_process()?, out),
+        Some(Verb::HandOver(args)) => hand_over::run(&args, &Folders::of_process()?, out),
+        Some(Verb::Reap(args)) => reap::run(&args, &Folders::of_process()?, out),
+        Some(Verb::Completions(args)) => reference::completions(&args, out),
+        Some(Verb::Man(args)) => reference::man(&args, out),
         Some(Verb::Result(args)) => result::run(&args, &Folders::of_process()?, out),
         Some(Verb::Logs(args)) => logs::run(&args, &Folders::of_process()?, out),
         Some(Verb::Transcript(args)) => transcript::run(&args, &Folders::of_process()?, out),
+        Some(Verb::Agents(args)) => agents::run(&args, &Folders::of_process()?, out),
         Some(Verb::Doctor(args)) => doctor::run(&args, out),
         Some(Verb::Demo(args)) => demo::run(&args, out),
         Some(Verb::Model(serve::ModelArgs { verb: ModelVerb::Serve(args) })) => serve::run(&args, out),

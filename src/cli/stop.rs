@@ -1,5 +1,7 @@
-//! `lead stop`: asks the lead of an agent to stop it; where there is none that answers, climbs the
-//! ladder itself. Every request has its deadline, so nothing that is frozen holds it up.
+//! `lead stop` and `lead kill`: ask the lead of an agent to stop it; where there is none that answers,
+//! they climb the ladder themselves, `kill` from SIGKILL on. A background shell is stopped by whoever
+//! runs it. Every request has its deadline, so nothing that is frozen holds them up. `lead reap` ends
+//! orphans by the same way.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +15,8 @@ use super::error::{CliError, Exit, with_causes};
 use super::folders::Folders;
 use super::lookup::{Target, find_agent, ours};
 use super::output::{self, Output};
-use crate::core::frame::{BUILD, Frame, Hello, PROTOCOL};
+use super::stop_shell::{find_shell, stop_shell};
+use crate::core::frame::{Frame, Hello, PROTOCOL, build};
 use crate::core::limits::deadlines;
 use crate::proc::{Ladder, LadderAction, LadderEvent, PidFd, Process, Rung};
 use crate::store::lock::{is_held, wait_shared};
@@ -22,13 +25,13 @@ use crate::store::runtime::{Registered, RuntimeDir, find_alive};
 use crate::store::session::{mark_stop, read_meta};
 use crate::wire::{Link, dial, dial_and_greet, parse_address};
 
-/// Arguments of `lead stop`.
+/// Arguments of `lead stop` and `lead kill`.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Exit codes: 0 stopped, 3 not running or refused, 4 unknown, 5 still running when the time was over."
+    after_help = "Exit codes: 0 ended, 3 not running or refused, 4 unknown, 5 still running when the time was over."
 )]
 pub(super) struct StopArgs {
-    /// Agents to stop: ids, beginnings of ids, or names
+    /// Agents or background commands to end: ids, beginnings of ids, or names of agents
     #[arg(required = true, value_name = "AGENT")]
     agents: Vec<String>,
     /// Wait this long for their end, such as 20s
@@ -39,25 +42,45 @@ pub(super) struct StopArgs {
     pub json: bool,
 }
 
-const REASON: &str = "stopped by lead stop";
+/// How an agent is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    /// It is asked first.
+    Stop,
+    /// By SIGKILL.
+    Kill,
+    /// As an orphan: it is asked first.
+    Reap,
+}
 
-pub(super) fn run(args: &StopArgs, folders: &Folders, out: &mut Output) -> Result<Exit, CliError> {
+impl How {
+    /// As its outcome says it.
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Stop => "stopped by lead stop",
+            Self::Kill => "killed by lead kill",
+            Self::Reap => "stopped by lead reap: its lead was gone",
+        }
+    }
+
+    fn rung(self) -> Rung {
+        match self {
+            Self::Stop | Self::Reap => Rung::Ask,
+            Self::Kill => Rung::Kill,
+        }
+    }
+}
+
+pub(super) fn run(args: &StopArgs, how: How, folders: &Folders, out: &mut Output) -> Result<Exit, CliError> {
     let dir = folders.open_runtime()?;
-    refuse_agents(&dir, "stop agents")?;
+    refuse_agents(&dir, if how == How::Kill { "kill agents" } else { "stop agents" })?;
     let registered = ours(folders, &dir)?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|source| CliError::System { action: "start the runtime", source })?;
+    let runtime = async_runtime()?;
     let deadline = Instant::now() + args.timeout;
     let ended = runtime.block_on(async {
         let mut stops = Vec::new();
         for text in &args.agents {
-            let stop = find_agent(text, folders, &registered).map(|target| {
-                let stop = Stop { target: target.clone(), dir: dir.clone(), deadline, waited: args.timeout };
-                (target.id.to_string(), tokio::spawn(stop.run()))
-            });
-            stops.push((text, stop));
+            stops.push((text, begin(text, how, folders, &registered, &dir, deadline, args.timeout)));
         }
         let mut ended = Vec::new();
         for (text, stop) in stops {
@@ -71,6 +94,36 @@ pub(super) fn run(args: &StopArgs, folders: &Folders, out: &mut Output) -> Resul
     // Waits for locks that nobody needs any more must not hold the exit up.
     runtime.shutdown_background();
     print(ended, args.json, out)
+}
+
+type Begun = (String, tokio::task::JoinHandle<Result<EndedRow, CliError>>);
+
+/// Begins to stop what `text` means, in a task.
+fn begin(
+    text: &str,
+    how: How,
+    folders: &Folders,
+    registered: &[Registered],
+    dir: &RuntimeDir,
+    deadline: Instant,
+    waited: Duration,
+) -> Result<Begun, CliError> {
+    match find_agent(text, folders, registered) {
+        Ok(target) => {
+            let id = target.id.to_string();
+            let stop = Stop { target, how, dir: dir.clone(), deadline, waited };
+            Ok((id, tokio::spawn(stop.run())))
+        }
+        // An agent may have such a name, so that is looked for first.
+        Err(CliError::NoAgent(text)) => match find_shell(&text, registered)? {
+            Some(target) => {
+                let id = target.id.to_string();
+                Ok((id, tokio::spawn(stop_shell(target, how.reason(), deadline, waited))))
+            }
+            None => Err(CliError::NoAgent(text)),
+        },
+        Err(error) => Err(error),
+    }
 }
 
 fn panicked(panic: tokio::task::JoinError) -> CliError {
@@ -97,7 +150,8 @@ fn print(ended: Vec<(String, Result<EndedRow, CliError>)>, json: bool, out: &mut
         out.json(&rows)?;
     } else {
         errors.iter().for_each(|error| output::tell(&error.for_person()));
-        rows.iter().filter(|r| r.run.is_some()).try_for_each(|row| out.line(&row.line()))?;
+        // Shells have no runs.
+        rows.iter().filter(|r| r.run.is_some() || r.status == "killed").try_for_each(|row| out.line(&row.line()))?;
     }
     let worst = errors.iter().map(CliError::exit).max_by_key(|exit| match exit {
         Exit::TimedOut => 3,
@@ -115,16 +169,25 @@ fn status_of(error: &CliError) -> &'static str {
     }
 }
 
+/// A runtime for a verb's requests.
+pub(super) fn async_runtime() -> Result<tokio::runtime::Runtime, CliError> {
+    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    built.map_err(|source| CliError::System { action: "start the runtime", source })
+}
+
 /// One agent on its way to its end.
-struct Stop {
-    target: Target,
-    dir: RuntimeDir,
-    deadline: Instant,
-    waited: Duration,
+pub(super) struct Stop {
+    pub target: Target,
+    pub how: How,
+    pub dir: RuntimeDir,
+    /// When waiting for it is given up, and how long that is from the beginning.
+    pub deadline: Instant,
+    pub waited: Duration,
 }
 
 impl Stop {
-    async fn run(self) -> Result<EndedRow, CliError> {
+    /// Ends it; how it ended.
+    pub(super) async fn run(self) -> Result<EndedRow, CliError> {
         let path = self.target.files.transcript();
         if !path.exists() || !is_held(path)? {
             return self.not_running().await;
@@ -169,7 +232,8 @@ impl Stop {
         let Some(lead) = find_alive(&self.dir, |e| e.role == "lead" && e.session == session.as_str())? else {
             return Ok(false);
         };
-        let stop = Frame::Stop { id: Some(self.target.id.clone()), kill: false, reason: REASON.to_owned() };
+        let kill = self.how == How::Kill;
+        let stop = Frame::Stop { id: Some(self.target.id.clone()), kill, reason: self.how.reason().to_owned() };
         let asked = async {
             let path = parse_address(&lead.entry.address)?;
             let (link, _inbox, _) = dial_and_greet(&path, "shell", "").await?;
@@ -199,18 +263,19 @@ impl Stop {
             Ok((link, _inbox)) => (hold(&found, Some(&link))?, Some(link)),
             Err(_) => (hold(&found, None)?, None),
         };
+        let rung = if link.is_some() { self.how.rung() } else { self.how.rung().max(Rung::Term) };
         // Without its socket the hold is on whoever has its pid: which is it, as long as it lives.
         if find_alive(&self.dir, |e| e.agent_id == id && e.pid == found.entry.pid)?.is_none() {
             return Ok(());
         }
         let now = Instant::now();
-        let mut ladder = Ladder::new(if link.is_some() { Rung::Ask } else { Rung::Term }, now);
+        let mut ladder = Ladder::new(rung, now);
         let mut action = ladder.next(LadderEvent::Started, now);
         loop {
             match action {
                 LadderAction::AskStop => {
                     if let Some(link) = link.clone() {
-                        tokio::spawn(ask(link));
+                        tokio::spawn(ask(link, self.how.reason()));
                     }
                 }
                 LadderAction::TermGroup => report(process.terminate()),
@@ -233,7 +298,7 @@ impl Stop {
             Some(state) => state.run,
             None => tail(self.target.files.transcript())?.last_run,
         };
-        mark_stop(&self.target.files, run, REASON)?;
+        mark_stop(&self.target.files, run, self.how.reason())?;
         crate::core::fault::point(crate::core::fault::Fault::MarkerBeforeSignal);
         Ok(())
     }
@@ -260,9 +325,9 @@ fn hold(found: &Registered, link: Option<&Link>) -> Result<Process, CliError> {
     Ok(Process::adopt(pid, pidfd.map_err(failed)?))
 }
 
-async fn ask(link: Link) {
-    let hello = Hello { protocol: PROTOCOL, build: BUILD.to_owned(), role: "shell".to_owned(), id: String::new() };
-    let stop = Frame::Stop { id: None, kill: false, reason: REASON.to_owned() };
+async fn ask(link: Link, reason: &'static str) {
+    let hello = Hello { protocol: PROTOCOL, build: build().to_owned(), role: "shell".to_owned(), id: String::new() };
+    let stop = Frame::Stop { id: None, kill: false, reason: reason.to_owned() };
     // Whether it answers does not matter: the ladder goes on by the clock and by its end.
     if link.request(Frame::Hello(hello), deadlines().stop_ask).await.is_ok() {
         let _ = link.request(stop, deadlines().stop_ask).await;

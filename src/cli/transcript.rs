@@ -14,12 +14,13 @@ use super::lookup::{find_subject, ours};
 use super::output::Output;
 use crate::core::entry::{Line, ORIGIN_NOTIFICATION, ORIGIN_PEER, Talk, parse_line};
 use crate::core::message::{Block, Known, Role, text_of};
+use crate::core::server_tool;
 use crate::store::StoreError;
 
 /// Arguments of `lead transcript`.
 #[derive(Args, Debug)]
 pub(super) struct TranscriptArgs {
-    /// The agent (its id, the beginning of it, or its name if it runs), or the id of a session
+    /// The agent or session: its id, the beginning of it, or the name of an agent that runs
     agent: String,
     /// Print it in this form
     #[arg(long, value_name = "FORM", default_value = "md")]
@@ -92,8 +93,13 @@ fn of_talk(talk: &Talk) -> String {
     let mut out = String::new();
     for block in &talk.message.message.content {
         let _ = match block {
-            Block::Known(Known::Text { text }) if text.trim().is_empty() => Ok(()),
-            Block::Known(Known::Text { text }) => write!(out, "## {}\n\n{}\n\n", speaker(talk), text.trim_end()),
+            Block::Known(Known::Text { .. }) | Block::Other(_) if block.as_text().is_some() => {
+                match block.as_text().map(str::trim_end) {
+                    None | Some("") => Ok(()),
+                    Some(text) => write!(out, "## {}\n\n{text}\n\n", speaker(talk)),
+                }
+            }
+            Block::Known(Known::Text { .. }) => Ok(()),
             Block::Known(Known::ToolUse { name, input, .. }) => {
                 let input = serde_json::to_string_pretty(input).unwrap_or_else(|_| input.to_string());
                 write!(out, "**{name}**\n\n{}\n\n", fenced("json", &input))
@@ -101,6 +107,10 @@ fn of_talk(talk: &Talk) -> String {
             Block::Known(Known::ToolResult { content, is_error, .. }) => {
                 let title = if *is_error { "**Error**\n\n" } else { "" };
                 write!(out, "{title}{}\n\n", fenced("", &text_of(content)))
+            }
+            Block::Other(value) if server_tool::use_id(block).is_some() => {
+                let name = value["name"].as_str().unwrap_or_default();
+                write!(out, "**{name}**\n\n{}\n\n", fenced("json", &value["input"].to_string()))
             }
             Block::Other(_) => Ok(()),
         };
@@ -143,6 +153,14 @@ mod tests {
         let call =
             talk("assistant", json!([{"type": "tool_use", "id": "t", "name": "Read", "input": {"file_path": "x"}}]));
         assert_eq!(call, "**Read**\n\n```json\n{\n  \"file_path\": \"x\"\n}\n```\n\n");
+        let search = talk(
+            "assistant",
+            json!([
+                {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "tea"}},
+                {"type": "text", "text": "3 EUR", "citations": [{"url": "u"}]},
+            ]),
+        );
+        assert_eq!(search, "**web_search**\n\n```json\n{\"query\":\"tea\"}\n```\n\n## Assistant\n\n3 EUR\n\n");
         let answer = talk(
             "user",
             json!([{"type": "tool_result", "tool_use_id": "t", "content": "a\n```\nb", "is_error": true}]),

@@ -10,9 +10,11 @@ use super::ended::{Fate, Lead, appears, fate};
 use super::ended_row::EndedRow;
 use super::error::{CliError, Exit, with_causes};
 use super::folders::Folders;
-use super::lookup::{Target, find_agent, ours};
+use super::idle::{Rest, wait_idle};
+use super::lookup::{Subject, find_agent, find_subject, ours};
 use super::output::{self, Output};
-use crate::core::agent::RunStatus;
+use super::patience::WaitLine;
+use crate::core::agent::{RowState, RunStatus};
 use crate::store::lock::wait_shared;
 use crate::store::runtime::RuntimeDir;
 use crate::store::session::read_meta;
@@ -21,12 +23,15 @@ use crate::store::session::read_meta;
 #[derive(Args, Debug)]
 #[command(after_help = "Exit codes: 0 all completed, 1 any failed or was killed, 4 any is unknown, 5 timed out.")]
 pub(super) struct WaitArgs {
-    /// Agents to wait for: ids, beginnings of ids, or names of agents that run
+    /// Agents to wait for: ids, beginnings of ids, or names of agents that run; with --idle sessions too
     #[arg(required = true, value_name = "AGENT")]
     agents: Vec<String>,
     /// Return when the first of them has ended
     #[arg(long)]
     any: bool,
+    /// Return when they have nothing to do, even if they have not ended
+    #[arg(long)]
+    idle: bool,
     /// Give up after this time, such as 100ms, 20s, 5m, 1h
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     timeout: Option<Duration>,
@@ -38,46 +43,67 @@ pub(super) struct WaitArgs {
 /// Status of one that has not ended.
 const RUNNING: &str = "running";
 
-/// What is known of one of the agents asked for.
+/// What is known of one of those asked for.
 enum Known {
-    Waiting(Target),
-    Ended { row: EndedRow, status: RunStatus },
+    Waiting(Subject),
+    Ended {
+        row: EndedRow,
+        status: RunStatus,
+    },
+    /// It has nothing to do, or is a session that is over.
+    Resting(EndedRow),
     Unknown(EndedRow),
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Until {
+    End,
+    Idle,
 }
 
 pub(super) fn run(args: &WaitArgs, folders: &Folders, out: &mut Output) -> Result<Exit, CliError> {
     let deadline = args.timeout.and_then(|t| Instant::now().checked_add(t));
     let runtime = folders.open_runtime()?;
-    let mut known = look_up(args, folders, &runtime)?;
+    let until = if args.idle { Until::Idle } else { Until::End };
+    let mut known = look_up(args, until, folders, &runtime)?;
     let (ended, ends) = mpsc::channel();
     for (place, one) in known.iter().enumerate() {
-        if let Known::Waiting(target) = one {
-            let (target, runtime, ended) = (target.clone(), runtime.clone(), ended.clone());
+        if let Known::Waiting(subject) = one {
+            let (subject, runtime, ended) = (subject.clone(), runtime.clone(), ended.clone());
             // Abandoned when the time is over: it waits for a lock, which nothing interrupts.
             std::thread::spawn(move || {
                 // Nobody listens any more when enough has ended.
-                let _ = ended.send((place, wait_for(&target, &runtime)));
+                let _ = ended.send((place, wait_for(&subject, until, &runtime)));
             });
         }
     }
     drop(ended);
     let mut timed_out = false;
+    let mut line = WaitLine::begin();
     while !is_enough(&known, args.any) {
-        let (place, end) = match receive(&ends, deadline) {
+        let (place, end) = match receive(&ends, [deadline, line.due()].into_iter().flatten().min()) {
             Ok(end) => end,
-            Err(RecvTimeoutError::Timeout) => {
+            Err(RecvTimeoutError::Timeout) if deadline.is_some_and(|at| Instant::now() >= at) => {
                 timed_out = true;
                 break;
+            }
+            Err(RecvTimeoutError::Timeout) => {
+                let left = known.iter().filter(|k| matches!(k, Known::Waiting(_))).count();
+                line.show(&format!("{left} of {}", known.len()));
+                continue;
             }
             Err(RecvTimeoutError::Disconnected) => break,
         };
         known[place] = end?;
+        line.clear();
         if !args.json {
             out.line(&row_of(&known[place]).line())?;
             // Somebody may watch, or act on the first one.
             out.flush()?;
         }
     }
+    drop(line);
     let rows: Vec<EndedRow> = known.iter().map(row_of).collect();
     if args.json {
         out.json(&rows)?;
@@ -88,14 +114,18 @@ pub(super) fn run(args: &WaitArgs, folders: &Folders, out: &mut Output) -> Resul
     Ok(verdict(&known, timed_out))
 }
 
-fn look_up(args: &WaitArgs, folders: &Folders, runtime: &RuntimeDir) -> Result<Vec<Known>, CliError> {
+fn look_up(args: &WaitArgs, until: Until, folders: &Folders, runtime: &RuntimeDir) -> Result<Vec<Known>, CliError> {
     let registered = ours(folders, runtime)?;
     let mut known = Vec::new();
     for text in &args.agents {
-        known.push(match find_agent(text, folders, &registered) {
-            Ok(target) => Known::Waiting(target),
+        let found = match until {
+            Until::End => find_agent(text, folders, &registered).map(Subject::Agent),
+            Until::Idle => find_subject(text, folders, &registered),
+        };
+        known.push(match found {
+            Ok(subject) => Known::Waiting(subject),
             // The others are worth waiting for all the same, but this one need not wait to be told.
-            Err(error @ CliError::NoAgent(_)) => {
+            Err(error @ (CliError::NoAgent(_) | CliError::NoSession(_))) => {
                 output::tell(&error.for_person());
                 Known::Unknown(EndedRow::without_outcome(text, "unknown", Some(with_causes(&error))))
             }
@@ -105,9 +135,14 @@ fn look_up(args: &WaitArgs, folders: &Folders, runtime: &RuntimeDir) -> Result<V
     Ok(known)
 }
 
-/// Blocks until the agent is gone and its end recorded.
-fn wait_for(target: &Target, runtime: &RuntimeDir) -> Result<Known, CliError> {
+/// Blocks until an agent is gone and its end recorded, or what else is waited for has come.
+fn wait_for(subject: &Subject, until: Until, runtime: &RuntimeDir) -> Result<Known, CliError> {
+    let resting = |status| Known::Resting(EndedRow::without_outcome(subject.id(), status, None));
     loop {
+        if until == Until::Idle && wait_idle(subject, runtime)? == Rest::Idle {
+            return Ok(resting(RowState::Idle.as_str()));
+        }
+        let Subject::Agent(target) = subject else { return Ok(resting("ended")) };
         if appears(&target.files)? {
             wait_shared(target.files.transcript())?;
         }
@@ -135,13 +170,14 @@ fn receive<T>(ends: &mpsc::Receiver<T>, deadline: Option<Instant>) -> Result<T, 
 
 fn is_enough(known: &[Known], any: bool) -> bool {
     let is_waiting = |k: &Known| matches!(k, Known::Waiting(_));
-    (any && known.iter().any(|k| matches!(k, Known::Ended { .. }))) || !known.iter().any(is_waiting)
+    let has_come = |k: &Known| matches!(k, Known::Ended { .. } | Known::Resting(_));
+    (any && known.iter().any(has_come)) || !known.iter().any(is_waiting)
 }
 
 fn row_of(known: &Known) -> EndedRow {
     match known {
-        Known::Ended { row, .. } | Known::Unknown(row) => row.clone(),
-        Known::Waiting(target) => EndedRow::without_outcome(target.id.as_str(), RUNNING, None),
+        Known::Ended { row, .. } | Known::Resting(row) | Known::Unknown(row) => row.clone(),
+        Known::Waiting(subject) => EndedRow::without_outcome(subject.id(), RUNNING, None),
     }
 }
 
@@ -162,6 +198,7 @@ fn verdict(known: &[Known], timed_out: bool) -> Exit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::lookup::Target;
     use crate::core::ids::AgentId;
     use crate::core::paths::AgentFiles;
 
@@ -174,7 +211,7 @@ mod tests {
     }
 
     fn waiting() -> Known {
-        Known::Waiting(Target { id: AgentId::random(), files: AgentFiles::of("/x") })
+        Known::Waiting(Subject::Agent(Target { id: AgentId::random(), files: AgentFiles::of("/x") }))
     }
 
     #[test]

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::ids::AgentId;
 use super::message::Usage;
+use super::shell::ShellState;
 use super::text;
 
 /// How a run ended.
@@ -160,9 +161,12 @@ pub struct Meta {
     /// Of a fork: its prefix file.
     #[serde(default)]
     pub prefix_hash: Option<String>,
-    /// Whether it has no owner lead.
+    /// Whether the person started it by `lead spawn`: no lead's end is its end.
     #[serde(default)]
     pub detached: bool,
+    /// Most model replies of a run, if its start said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_turns: Option<u32>,
     /// Milliseconds since the epoch.
     #[serde(default)]
     pub created_at: u64,
@@ -176,7 +180,7 @@ pub enum RowState {
     Starting,
     /// In a turn.
     Running,
-    /// Waits for a permission or a plan's approval.
+    /// Waits for a permission, a plan's approval, or its own background shells.
     Waiting,
     /// Has nothing to do.
     Idle,
@@ -314,10 +318,11 @@ pub struct RegistryEntry {
 }
 
 /// Who owns an agent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Owner {
     /// A lead at the other end of the owner link.
+    #[default]
     Lead,
     /// Nobody, on purpose: detached.
     None,
@@ -354,6 +359,9 @@ pub struct LiveState {
     /// Counters.
     #[serde(default)]
     pub progress: Progress,
+    /// Its background shells that run, oldest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shells: Vec<ShellState>,
 }
 
 impl Outcome {

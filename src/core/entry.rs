@@ -8,11 +8,17 @@ use serde_json::Value;
 
 use super::agent::Outcome;
 use super::message::{Block, Message, Reply, Role, Usage};
+use super::shell::OpenShell;
+use super::tool_state::{FileState, Todo};
 
 /// `origin.kind` of a notification's user entry.
 pub const ORIGIN_NOTIFICATION: &str = "task-notification";
 /// `origin.kind` of a message another agent or process sent.
 pub const ORIGIN_PEER: &str = "peer";
+/// `origin.kind` of the user entry that tells of an agent which the person started by `lead spawn`.
+pub const ORIGIN_SPAWN: &str = "agent-spawn";
+/// What stands around the agent's prompt in that entry.
+pub const SPAWN_PROMPT: (&str, &str) = ("<agent-prompt>\n", "\n</agent-prompt>");
 
 /// One line, by what a reader does with it.
 #[derive(Clone, Debug, PartialEq)]
@@ -151,10 +157,10 @@ impl Said {
 pub struct Origin {
     /// [`ORIGIN_NOTIFICATION`], [`ORIGIN_PEER`], …
     pub kind: String,
-    /// The agent a notification tells of.
+    /// The agent or background shell a notification tells of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_id: Option<String>,
-    /// The run a notification tells of.
+    /// The run of an agent that a notification tells of.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<u32>,
 }
@@ -209,6 +215,18 @@ pub struct Boundary {
     /// Ids of the messages taken in last, the duplicate guards that would be lost with their lines.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub seen: Vec<String>,
+    /// Background shells whose end was not told so far.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub shells: Vec<OpenShell>,
+    /// The folder in which the next shell command runs, if it is not where the agent began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shell_cwd: Option<String>,
+    /// The files as the agent saw them last, the longest unseen first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub file_states: Vec<FileState>,
+    /// Its list of things to do.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub todos: Vec<Todo>,
     /// Why and of what size.
     pub compact_metadata: CompactMetadata,
     /// Id of this line.

@@ -8,6 +8,8 @@ pub const RUNTIME_DIR: &str = "LEAD_RUNTIME_DIR";
 pub const LIMITS: &str = "LEAD_LIMITS";
 /// Arms a fault point, debug builds only.
 pub const FAULT: &str = "LEAD_FAULT";
+/// What a process says of its build, debug builds only.
+pub const BUILD: &str = "LEAD_BUILD";
 /// Log filter, as `tracing` understands it: `error`, `warn`, `info`, `debug`, `trace`.
 pub const LOG: &str = "LEAD_LOG";
 /// Turns coordinator mode on; read by leads only.
@@ -44,6 +46,18 @@ pub const RUN: &str = "LEAD_RUN";
 pub const SOCKET: &str = "LEAD_SOCKET";
 /// Set for tools: the team.
 pub const TEAM: &str = "LEAD_TEAM";
+
+/// Set for tools, which nobody sits in front of: programs that would show an editor or a pager to a
+/// person print, or fail with words of their own. For git no editor means the message it proposes, and
+/// an empty one is refused by git itself.
+pub const UNATTENDED: [(&str, &str); 6] = [
+    ("GIT_EDITOR", "true"),
+    ("EDITOR", "false"),
+    ("VISUAL", "false"),
+    ("PAGER", "cat"),
+    ("GIT_PAGER", "cat"),
+    ("GIT_TERMINAL_PROMPT", "0"),
+];
 
 /// The variables that are set for each tool and never handed from one agent to the next.
 pub const SET_FOR_TOOLS: [&str; 6] = [CLAUDECODE, SESSION_ID, AGENT_ID, RUN, SOCKET, TEAM];

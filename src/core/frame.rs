@@ -3,20 +3,33 @@
 //! the connection.
 
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::agent::{LiveState, Owner, Progress, RegistryEntry};
 use super::entry::Place;
-use super::ids::{AgentId, SessionId};
+use super::ids::{AgentId, SessionId, ShellId};
+use super::knowledge::Knowledge;
 use super::provider::ProviderAccess;
+use super::question::{OpenQuestion, Question, Verdict};
 
 /// The protocol's number. Peers of another number are refused.
 pub const PROTOCOL: u32 = 1;
 
 /// The build a child must share with the lead that starts it.
 pub const BUILD: &str = env!("CARGO_PKG_VERSION");
+
+/// What this process says of its build: [`BUILD`], or in debug builds what `LEAD_BUILD` says instead,
+/// so that tests have programs of different builds without building twice.
+pub fn build() -> &'static str {
+    static CELL: OnceLock<String> = OnceLock::new();
+    CELL.get_or_init(|| {
+        let said = cfg!(debug_assertions).then(|| std::env::var(super::env::BUILD).ok()).flatten();
+        said.unwrap_or_else(|| BUILD.to_owned())
+    })
+}
 
 /// What travels: a frame, its number, and the number of the request it answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -59,9 +72,9 @@ pub enum Frame {
     Adopt {
         /// The lead's session.
         session: SessionId,
-        /// As in [`Welcome::tell_lines`].
+        /// As in [`Welcome::telling`].
         #[serde(default)]
-        tell_lines: bool,
+        telling: Telling,
     },
     /// Answer to `Adopt`: full status.
     Adopted {
@@ -74,6 +87,11 @@ pub enum Frame {
     Release,
     /// A message for the receiver, or for an agent of the receiving lead (`to`).
     Deliver(Delivery),
+    /// The receiver of a `Deliver` that asked for it has nothing to do any more.
+    Idle {
+        /// The message.
+        msg_id: String,
+    },
     /// What became of a `Deliver`.
     Delivered(Delivered),
     /// Stop an agent (`id`, of the receiving lead) or the receiver itself.
@@ -88,8 +106,18 @@ pub enum Frame {
         #[serde(default)]
         reason: String,
     },
+    /// Stop a background shell of the receiver; answered when it has ended.
+    StopShell {
+        /// The shell.
+        id: ShellId,
+        /// Who asks, in words.
+        #[serde(default)]
+        reason: String,
+    },
     /// End the running turn, not the agent.
     Interrupt,
+    /// The person → lead: finish the turn and let the session go, so that another lead takes it over.
+    HandOver,
     /// Turn a foreground agent of the receiving lead into a background one.
     Background {
         /// The agent.
@@ -100,6 +128,8 @@ pub enum Frame {
         /// The new mode.
         mode: String,
     },
+    /// Owner → agent: rules, and a mode, that hold from the next tool call on.
+    SetPermissions(Box<SetPermissions>),
     /// Agent → owner: run a tool that the lead carries out.
     Call {
         /// The tool.
@@ -118,6 +148,33 @@ pub enum Frame {
         /// Structured result for the transcript.
         #[serde(default)]
         structured: Option<Value>,
+    },
+    /// Agent → owner: may this call run?
+    Permission {
+        /// The call.
+        question: Question,
+    },
+    /// Answer to a `Permission`.
+    PermissionAnswer {
+        /// What was decided.
+        verdict: Verdict,
+    },
+    /// Which questions wait at the receiving lead's desk?
+    Questions,
+    /// Answer to `Questions`.
+    QuestionList {
+        /// Oldest first.
+        questions: Vec<OpenQuestion>,
+    },
+    /// The person answers a question that waits at the receiving lead's desk.
+    Permit {
+        /// The question.
+        id: String,
+        /// The answer.
+        verdict: Verdict,
+        /// Whether such calls are permitted from now on without a question.
+        #[serde(default)]
+        always: bool,
     },
     /// Agent → owner: the outcome line of this run is on disk (a hint; the line counts).
     Outcome {
@@ -139,6 +196,17 @@ pub enum Frame {
         /// The line.
         json: String,
     },
+    /// Agent → owner: it begins to summarise its conversation, which ends with the boundary's `Entry`.
+    Compacting,
+    /// Agent → owner: a part of a reply arrived. What the link does not take is lost.
+    ReplyPart {
+        /// The reply.
+        message_id: String,
+        /// The API's event, as JSON on one line.
+        event: String,
+    },
+    /// Agent → owner: a model call failed and is repeated.
+    ModelWaits(ModelWait),
     /// What are you doing?
     Status,
     /// Answer to `Status`.
@@ -193,9 +261,38 @@ pub struct Welcome {
     /// How its model is reached.
     #[serde(default)]
     pub access: ProviderAccess,
-    /// Whether the owner wants to be told each line that is written ([`Frame::Entry`]).
+    /// What the owner wants to be told of the conversation.
     #[serde(default)]
-    pub tell_lines: bool,
+    pub telling: Telling,
+}
+
+/// How much an agent tells its owner of its conversation while it goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Telling {
+    /// Its state only.
+    #[default]
+    Nothing,
+    /// Each line that is written, each compaction, each repetition of a model call.
+    Lines,
+    /// The parts of replies, too.
+    Parts,
+}
+
+/// A model call that failed and is repeated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ModelWait {
+    /// Which repetition comes next, from 1.
+    pub attempt: u32,
+    /// The most there may be.
+    pub attempts: u32,
+    /// How long is waited before.
+    pub delay_ms: u64,
+    /// Why the attempt failed, in words.
+    pub reason: String,
+    /// The reply of which parts were told and which will never be whole.
+    #[serde(default)]
+    pub discarded_message_id: Option<String>,
 }
 
 /// What an agent is told first in a run.
@@ -260,10 +357,29 @@ pub struct AgentConfig {
     /// Most model replies of a run.
     #[serde(default)]
     pub max_turns: Option<u32>,
+    /// Whether `Bash` may run commands in the background.
+    #[serde(default)]
+    pub background_shells: bool,
+    /// How long the run waits for background shells that say nothing (`lead.backgroundWait`).
+    #[serde(default)]
+    pub background_wait_ms: u64,
+    /// Whether it takes messages from other sessions and their agents (`lead.acceptCrossSession`).
+    #[serde(default = "yes")]
+    pub accept_cross_session: bool,
+    /// Whether it is the person's, and so is no orphan when its lead is gone.
+    #[serde(default)]
+    pub detached: bool,
     /// How long an orphan's permission question waits for a new lead.
     pub permission_timeout_ms: u64,
     /// `process` or `disk`.
     pub durability: String,
+    /// What people wrote down for it.
+    #[serde(default)]
+    pub knowledge: Knowledge,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// Permission rules as they reach every process of a tree.
@@ -278,6 +394,16 @@ pub struct PermissionRules {
     pub deny: Vec<ScopedRule>,
     /// Folders in which reading and editing is as free as in the working folder.
     pub additional_directories: Vec<PathBuf>,
+}
+
+/// What an agent may do from now on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SetPermissions {
+    /// Permission mode; none = the present one.
+    pub mode: Option<String>,
+    /// Rules and folders of the lead, in place of all earlier ones.
+    pub rules: PermissionRules,
 }
 
 /// A rule and the root of the file it comes from.
@@ -307,6 +433,12 @@ pub struct Delivery {
     /// Who sends, as the owner lead computed it; believed on the owner link only.
     #[serde(default)]
     pub from: Option<String>,
+    /// Whether the sender wants one [`Frame::Idle`] when the receiver has nothing to do any more.
+    #[serde(default)]
+    pub notify_idle: bool,
+    /// Whether a lead takes it in at the next tool-round boundary of its running turn; agents always do.
+    #[serde(default)]
+    pub now: bool,
 }
 
 /// What became of a message.

@@ -1,5 +1,5 @@
-//! Identities. An [`AgentId`] is `a-` + 16 hex digits and, as long as it is only taken from
-//! [`AgentId::parse`] or [`AgentId::random`], always safe in a file name.
+//! Identities. An [`AgentId`] is `a-` + 16 hex digits, a [`ShellId`] `b-` + 8; as long as they are only
+//! taken from `parse` or `random`, they are always safe in a file name.
 
 use std::fmt;
 
@@ -59,6 +59,48 @@ impl From<AgentId> for String {
     }
 }
 
+/// A background shell: `b-` + 8 lower-case hex digits.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ShellId(String);
+
+impl ShellId {
+    /// A fresh random id.
+    pub fn random() -> Self {
+        let hex = uuid::Uuid::new_v4().simple().to_string();
+        Self(format!("b-{}", &hex[..8]))
+    }
+
+    /// Reads `b-<8 hex>`; anything else is `None`.
+    pub fn parse(text: &str) -> Option<Self> {
+        is_lower_hex(text.strip_prefix("b-")?, 8).then(|| Self(text.to_owned()))
+    }
+
+    /// `b-…`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for ShellId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for ShellId {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text).ok_or_else(|| format!("not the id of a background shell: {text:?}"))
+    }
+}
+
+impl From<ShellId> for String {
+    fn from(id: ShellId) -> String {
+        id.0
+    }
+}
+
 /// A session's UUID, lower case with dashes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -103,6 +145,11 @@ impl From<SessionId> for String {
 /// A random UUID as text: entry ids, message ids.
 pub fn random_uuid() -> String {
     uuid::Uuid::new_v4().to_string()
+}
+
+/// `p-` + 8 random hex digits: a question at a permission desk.
+pub fn random_question() -> String {
+    format!("p-{}", &uuid::Uuid::new_v4().simple().to_string()[..8])
 }
 
 /// 12 random lower-case hex digits: the name of a process in the runtime folder.
@@ -166,6 +213,15 @@ mod tests {
             assert_eq!(AgentId::parse(bad), None, "{bad}");
         }
         assert!(AgentId::parse(AgentId::random().as_str()).is_some());
+    }
+
+    #[test]
+    fn shell_ids_are_b_and_eight_digits() {
+        let id = ShellId::random();
+        assert_eq!(ShellId::parse(id.as_str()), Some(id));
+        for bad in ["", "b-", "b-1234567", "b-123456789", "b-1234567G", "b-../../x", "b12345678", "a-12345678"] {
+            assert_eq!(ShellId::parse(bad), None, "{bad}");
+        }
     }
 
     #[test]

@@ -18,6 +18,10 @@ pub const ENTRY_BYTES: usize = 16 << 20;
 pub const TOOL_OUTPUT_CHARS: usize = 30_000;
 /// Bytes of a tool's output that are kept in a file.
 pub const TOOL_OUTPUT_BYTES: usize = 64 << 20;
+/// Background shells that one agent runs at a time.
+pub const BACKGROUND_SHELLS: usize = 100;
+/// Largest file that is changed by `Edit`, bytes; the content of larger ones is not remembered.
+pub const EDIT_BYTES: usize = 16 << 20;
 /// Characters of a result in a notification.
 pub const NOTIFICATION_RESULT_CHARS: usize = 30_000;
 /// Agent log, bytes; rotated once.
@@ -38,6 +42,10 @@ pub const STREAM_EVENT_BYTES: usize = 8 << 20;
 pub const STREAM_BYTES: usize = 128 << 20;
 /// Longest request to a model, bytes: what the Messages API takes.
 pub const MODEL_REQUEST_BYTES: usize = 32 << 20;
+/// Bytes of a web page that are read.
+pub const WEB_BODY_BYTES: usize = 10 << 20;
+/// Bytes of a web page's text that a model sees.
+pub const WEB_TEXT_BYTES: usize = 100_000;
 /// Messages waiting in one agent.
 pub const PENDING_MESSAGES: usize = 1024;
 
@@ -124,14 +132,18 @@ deadlines! {
     exit = 5000;
     /// Shortest time between two writes of counters to a state file.
     state_write = 200;
+    /// Between two messages of one sender, on average over a second.
+    message_interval = 50;
     /// Draining a tool's output after its end.
     drain = 500;
-    /// A connection to a model's provider, name look-up included.
+    /// A connection to a model's provider or a web page's server, name look-up included.
     model_connect = 10000;
     /// Between a request and its answer, or two events of a reply; pings do not count.
     model_stall = 300000;
     /// A whole reply.
     model_reply = 3600000;
+    /// A web page, redirects and body included.
+    web_fetch = 60000;
 }
 
 /// The deadlines of this process. In debug builds `LEAD_LIMITS` changes them.

@@ -4,6 +4,8 @@
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
+use super::server_tool;
+
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -42,26 +44,40 @@ impl Message {
     }
 }
 
-/// All text blocks of `content`, joined by newlines.
+/// All text blocks of `content`, joined by newlines; parts that cite a source are parts of a sentence.
 pub fn text_of(content: &[Block]) -> String {
-    let parts: Vec<&str> = content
-        .iter()
-        .filter_map(|b| match b {
-            Block::Known(Known::Text { text }) => Some(text.as_str()),
-            _ => None,
-        })
-        .collect();
-    parts.join("\n")
+    let mut text = String::new();
+    let mut before: Option<&Block> = None;
+    for block in content {
+        let Some(part) = block.as_text() else { continue };
+        if before.is_some_and(|before| ![before, block].iter().any(|b| matches!(b, Block::Other(_)))) {
+            text.push('\n');
+        }
+        text.push_str(part);
+        before = Some(block);
+    }
+    text
 }
 
 /// One content block.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Block {
     /// A kind this build works with.
     Known(Known),
-    /// Any other kind (thinking, images, server tools, …), passed through unmodified.
+    /// Any other kind (thinking, images, server tools, …) and texts that cite a source, passed through
+    /// unmodified.
     Other(Value),
+}
+
+impl<'de> Deserialize<'de> for Block {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        let value = Value::deserialize(d)?;
+        if server_tool::is_cited(&value) {
+            return Ok(Self::Other(value));
+        }
+        Ok(Known::deserialize(&value).map_or_else(|_| Self::Other(value), Self::Known))
+    }
 }
 
 /// The kinds of block this build looks into.
@@ -115,6 +131,7 @@ impl Block {
     pub fn as_text(&self) -> Option<&str> {
         match self {
             Self::Known(Known::Text { text }) => Some(text),
+            Self::Other(value) if value["type"] == "text" => value["text"].as_str(),
             _ => None,
         }
     }
@@ -165,6 +182,23 @@ pub struct Usage {
     pub cache_creation_input_tokens: u64,
     /// Prompt tokens read from the cache.
     pub cache_read_input_tokens: u64,
+    /// Tools that the provider ran by itself.
+    #[serde(skip_serializing_if = "ServerToolUsage::is_none")]
+    pub server_tool_use: ServerToolUsage,
+}
+
+/// How often the provider ran tools of its own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ServerToolUsage {
+    /// Web searches.
+    pub web_search_requests: u64,
+}
+
+impl ServerToolUsage {
+    fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Usage {
@@ -179,6 +213,7 @@ impl Usage {
         self.output_tokens += other.output_tokens;
         self.cache_creation_input_tokens += other.cache_creation_input_tokens;
         self.cache_read_input_tokens += other.cache_read_input_tokens;
+        self.server_tool_use.web_search_requests += other.server_tool_use.web_search_requests;
     }
 }
 
@@ -204,6 +239,8 @@ pub struct Request {
     pub messages: Vec<Message>,
     /// The tools offered.
     pub tools: Vec<ToolSpec>,
+    /// Whether the provider may search the web by itself, if it can.
+    pub web_search: bool,
     /// The most tokens the reply may have.
     pub max_tokens: u32,
     /// Who asks; told to playbooks and loopback servers only.
@@ -253,6 +290,31 @@ mod tests {
             .unwrap_or_else(|e| panic!("{e}"));
         assert!(m.content[0].is_thinking());
         assert_eq!(serde_json::to_value(&m).unwrap_or_default()["content"][0], thinking);
+    }
+
+    #[test]
+    fn texts_that_cite_are_kept_whole_and_read_as_one_sentence() {
+        let cited = json!({"type": "text", "text": "it is 3 EUR", "citations": [{"type": "web_search_result_location", "url": "u"}]});
+        let blocks = json!([
+            {"type": "text", "text": "First.", "citations": null},
+            {"type": "text", "text": "They say ", "citations": []},
+            cited,
+            {"type": "text", "text": "."},
+        ]);
+        let blocks: Vec<Block> = serde_json::from_value(blocks).unwrap_or_default();
+        assert_eq!(blocks[0], Block::text("First."));
+        assert_eq!(serde_json::to_value(&blocks[2]).unwrap_or_default(), cited);
+        assert_eq!(text_of(&blocks), "First.\nThey say it is 3 EUR.");
+    }
+
+    #[test]
+    fn uses_of_the_provider_s_tools_are_counted_and_left_out_where_there_are_none() {
+        let json = json!({"input_tokens": 1, "server_tool_use": {"web_search_requests": 2, "web_fetch_requests": 0}});
+        let mut usage: Usage = serde_json::from_value(json).unwrap_or_default();
+        usage.add(&usage.clone());
+        assert_eq!((usage.input_tokens, usage.server_tool_use.web_search_requests), (2, 4));
+        let plain = serde_json::to_value(Usage::default()).unwrap_or_default();
+        assert!(plain.get("server_tool_use").is_none(), "{plain}");
     }
 
     #[test]

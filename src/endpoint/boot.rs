@@ -10,7 +10,7 @@ use super::error::EndpointError;
 use super::visitors::{Visit, receive_visitors};
 use crate::core::agent::{LiveState, Owner, Progress, RegistryEntry, RowState};
 use crate::core::clock;
-use crate::core::frame::{AgentConfig, BUILD, Frame, Hello, PROTOCOL, Welcome};
+use crate::core::frame::{AgentConfig, Frame, Hello, PROTOCOL, Welcome, build};
 use crate::core::limits::{self, deadlines};
 use crate::store::StoreError;
 use crate::store::atomic::Durability;
@@ -49,7 +49,7 @@ pub struct Booted {
 /// Boots an agent of `role` from the link its parent gave it.
 pub async fn boot(stream: UnixStream, role: &str, id: &str) -> Result<Booted, EndpointError> {
     let (link, mut inbox) = Connection::start(PeerStream::from_std(stream)?);
-    let hello = Hello { protocol: PROTOCOL, build: BUILD.to_owned(), role: role.to_owned(), id: id.to_owned() };
+    let hello = Hello { protocol: PROTOCOL, build: build().to_owned(), role: role.to_owned(), id: id.to_owned() };
     link.send(Frame::Hello(hello)).map_err(EndpointError::Handshake)?;
     let welcome = match tokio::time::timeout(deadlines().handshake, inbox.recv()).await {
         Ok(Some(incoming)) => match incoming.frame {
@@ -136,7 +136,7 @@ fn open(welcome: &Welcome, role: &str) -> Result<Opened, EndpointError> {
         cwd: config.cwd.to_string_lossy().into_owned(),
         config_dir: config.config_dir.to_string_lossy().into_owned(),
         started: now,
-        version: BUILD.to_owned(),
+        version: build().to_owned(),
     };
     let state = LiveState {
         state: RowState::Running,
@@ -151,6 +151,7 @@ fn open(welcome: &Welcome, role: &str) -> Result<Opened, EndpointError> {
         since_ms: now,
         last_event_ms: now,
         progress: Progress::default(),
+        shells: Vec::new(),
     };
     let registration = Registration::publish(&runtime, &name, &entry)?;
     Ok(Opened { runtime, socket, listener, entry, registration, name, transcript, history, state })

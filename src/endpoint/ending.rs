@@ -1,33 +1,71 @@
-//! The end of a worker's run: sweep, outcome line, event, exit, in the order that makes it happen
-//! exactly once (spec 4.2).
+//! The end of a worker's run, by its last turn or from outside: sweep, outcome line, event, exit, in
+//! the order that makes it happen exactly once (spec 4.2).
 
 use std::time::Duration;
 
 use super::error::EndpointError;
+use super::shells::joined;
 use super::worker::Worker;
-use crate::agent::TurnEnd;
-use crate::core::agent::{Outcome, RunStatus, RunUsage};
+use crate::agent::{Event as AgentEvent, TurnEnd};
+use crate::core::agent::{Outcome, RowState, RunStatus, RunUsage};
 use crate::core::clock;
 use crate::core::entry::Line;
 use crate::core::fault::{self, Fault};
 use crate::core::frame::Frame;
 use crate::core::ids;
 use crate::core::limits::deadlines;
-use crate::proc::sweep;
+use crate::proc::{StopSignal, sweep};
+
+/// Why the run is being ended from outside.
+pub(super) struct Stop {
+    pub(super) status: RunStatus,
+    pub(super) error: String,
+    pub(super) signal: Option<StopSignal>,
+}
 
 impl Worker {
-    /// The end of the run, in the order that makes it happen exactly once: sweep, outcome line,
-    /// event, exit.
+    pub(super) fn on_signal(&mut self, signal: StopSignal) {
+        // Whoever stops an agent says so, and why, before the first signal.
+        let (status, reason) = match std::fs::read_to_string(self.files.stop_marker(self.config.run)) {
+            Ok(reason) => (RunStatus::Killed, reason.trim().to_owned()),
+            Err(_) => (RunStatus::Failed, format!("ended by {} from outside", signal.name())),
+        };
+        self.begin_stop(status, reason, Some(signal));
+    }
+
+    pub(super) fn begin_stop(&mut self, status: RunStatus, reason: String, signal: Option<StopSignal>) {
+        if let Some(stop) = &mut self.stop {
+            stop.signal = stop.signal.or(signal);
+            return;
+        }
+        let error = if reason.is_empty() { "stopped".to_owned() } else { reason };
+        self.end_shells(&format!("its agent was ended: {error}"));
+        self.stop = Some(Stop { status, error, signal });
+        if self.is_waiting() {
+            // No turn runs that the cancellation could end.
+            self.ended = Some(TurnEnd::Cancelled);
+        }
+        self.step(AgentEvent::Cancel);
+        self.state.state = RowState::Stopping;
+        self.state.since_ms = clock::now_ms();
+        self.publish();
+    }
+
+    /// The end of the run, in the order that makes it happen exactly once: shells, sweep, outcome
+    /// line, event, exit.
     pub(super) async fn finish(mut self, end: TurnEnd) -> Result<u8, EndpointError> {
         fault::point(Fault::FinalBeforeOutcome);
         self.ending = true;
         let progress = self.driver.progress().clone();
-        let leftovers = if progress.tool_uses > 0 {
+        self.end_shells("its agent's run ended");
+        self.shells_over().await;
+        let swept = if progress.tool_uses > 0 {
             let name = self.name.clone();
             tokio::task::spawn_blocking(move || sweep(&name, &[])).await.unwrap_or_default()
         } else {
             Vec::new()
         };
+        let leftovers = joined(std::mem::take(&mut self.leftovers), swept);
         let (status, result, error) = self.verdict(end);
         let signal = self.stop.as_ref().and_then(|s| s.signal);
         let outcome = Outcome {

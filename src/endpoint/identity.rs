@@ -2,7 +2,10 @@
 //! a process that descends from an agent, or carries its `LEAD_AGENT_ID`, is that agent.
 
 use crate::core::ids::{AgentId, SessionId};
-use crate::store::runtime::{RuntimeDir, list};
+use crate::core::paths::AgentFiles;
+use crate::core::text;
+use crate::store::runtime::{RuntimeDir, find_alive, list};
+use crate::store::session::read_meta;
 use crate::wire::{Peer, agent_of_environ, descends_from};
 
 /// Who asks.
@@ -24,6 +27,37 @@ impl Identity {
             Self::Lead(session) => session.as_str().to_owned(),
             Self::Agent(id) => id.as_str().to_owned(),
         }
+    }
+
+    /// What somebody said, as the model is told: the person's words as they are, anybody else's marked
+    /// as coming from outside and unable to forge a tag.
+    pub fn heard(&self, said: &str) -> String {
+        if *self == Self::Person {
+            return said.to_owned();
+        }
+        format!(
+            "<cross-session-message from=\"{}\">\n{}\n</cross-session-message>",
+            text::escape_attribute(&self.label()),
+            text::escape(said)
+        )
+    }
+}
+
+/// Whether a living agent's pool has a tool, so that it may have the same done through its shell
+/// (spec 1.5). The tools of one that is gone have none.
+pub fn agent_has(runtime: &RuntimeDir, id: &AgentId, tool: &str) -> bool {
+    let found = find_alive(runtime, |e| e.agent_id == id.as_str()).ok().flatten();
+    let meta = found.and_then(|r| r.state).and_then(|s| read_meta(&AgentFiles::of(s.transcript)).ok());
+    meta.and_then(|m| m.pool).is_some_and(|pool| pool.iter().any(|t| t == tool))
+}
+
+/// Refuses the messages of an agent that has no `SendMessage`; the error is for it.
+pub fn may_send(runtime: &RuntimeDir, identity: &Identity) -> Result<(), String> {
+    match identity {
+        Identity::Agent(id) if !agent_has(runtime, id, "SendMessage") => Err(format!(
+            "{id} is an agent without SendMessage, so it can't send messages; put what you have to say into your answer"
+        )),
+        _ => Ok(()),
     }
 }
 

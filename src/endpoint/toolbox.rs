@@ -9,13 +9,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::Toolbox;
 use crate::core::env;
-use crate::permission::Policy;
+use crate::core::frame::AgentConfig;
+use crate::core::knowledge::Skill;
+use crate::core::provider::Proxy;
+use crate::permission::SharedPolicy;
 use crate::tool::agents::{AgentTool, SendMessageTool, TaskStopTool};
-use crate::tool::{AgentPort, Bash, BoxFuture, Glob, Grep, HidePath, Read, Tool, ToolOutput};
+use crate::tool::{
+    AgentPort, Background, Bash, BoxFuture, Edit, Glob, Grep, HidePath, NotebookEdit, Read, SkillTool, TaskOutputTool,
+    TodoWrite, Tool, ToolOutput, WebFetch, Write,
+};
 
 /// A call that the main loop carries out or passes on.
 pub struct PortCall {
-    /// `Agent`, `SendMessage` or `TaskStop`.
+    /// `Agent`, `SendMessage`, `TaskStop` or `TaskOutput`.
     pub tool: String,
     /// The call's id.
     pub tool_use_id: String,
@@ -57,26 +63,64 @@ impl AgentPort for QueuePort {
     }
 }
 
-/// The tools of `pool`, in its order. Searches leave out what `policy` denies reading; `agent_tool`
-/// is how `Agent` is offered, where it is.
-pub fn toolbox(pool: &[String], policy: &Policy, agent_tool: impl Fn() -> AgentTool) -> Toolbox {
-    let hides = || -> HidePath {
-        let policy = policy.clone();
-        Arc::new(move |path| policy.denies_reading(path))
-    };
+/// What tools are made with.
+pub struct Equipment<'a> {
+    /// Searches leave out what it denies reading.
+    pub policy: &'a SharedPolicy,
+    /// Whether commands may run in the background.
+    pub background: Background,
+    /// The way to web pages.
+    pub proxy: &'a Proxy,
+    /// The skills there are.
+    pub skills: &'a [Skill],
+    /// The model with provider prefix: not each provider searches the web.
+    pub model: &'a str,
+}
+
+/// Tells which files `policy` denies reading.
+pub fn hidden(policy: &SharedPolicy) -> HidePath {
+    let policy = policy.clone();
+    Arc::new(move |path| policy.get().denies_reading(path))
+}
+
+/// The tools of `pool`, in its order; `agent_tool` is how `Agent` is offered, where it is.
+pub fn toolbox(pool: &[String], equipment: &Equipment<'_>, agent_tool: impl Fn() -> AgentTool) -> Toolbox {
+    let hides = || hidden(equipment.policy);
     let tools = pool.iter().filter_map(|name| -> Option<Arc<dyn Tool>> {
         Some(match name.as_str() {
             "Read" => Arc::new(Read),
             "Glob" => Arc::new(Glob::hiding(hides())),
             "Grep" => Arc::new(Grep::hiding(hides())),
-            "Bash" => Arc::new(Bash),
+            "Bash" => Arc::new(Bash(equipment.background)),
             "Agent" => Arc::new(agent_tool()),
             "SendMessage" => Arc::new(SendMessageTool),
             "TaskStop" => Arc::new(TaskStopTool),
+            "TaskOutput" => Arc::new(TaskOutputTool),
+            "Edit" => Arc::new(Edit),
+            "Write" => Arc::new(Write),
+            "NotebookEdit" => Arc::new(NotebookEdit),
+            "TodoWrite" => Arc::new(TodoWrite),
+            "WebFetch" => Arc::new(WebFetch::new(equipment.proxy.clone())),
+            "Skill" => Arc::new(SkillTool::new(equipment.skills)?),
             _ => return None,
         })
     });
-    Toolbox::new(tools.collect())
+    let toolbox = Toolbox::new(tools.collect());
+    let searches = equipment.model.starts_with("anthropic:") && pool.iter().any(|name| name == "WebSearch");
+    if searches { toolbox.with_web_search() } else { toolbox }
+}
+
+/// The tools of an agent, which starts no others.
+pub(super) fn agent_toolbox(config: &AgentConfig, policy: &SharedPolicy, proxy: &Proxy) -> Toolbox {
+    let equipment = Equipment {
+        policy,
+        background: if config.background_shells { Background::Offered } else { Background::Disabled },
+        proxy,
+        skills: &config.knowledge.skills,
+        model: &config.model,
+    };
+    let agent_tool = || AgentTool { types: Vec::new(), always_background: false, background_allowed: false };
+    toolbox(&config.pool, &equipment, agent_tool)
 }
 
 /// Variables of an agent's tools: what its own environment lacks, and who it is (spec 9.2).
@@ -95,6 +139,6 @@ pub fn tool_environment(
         (env::RUN, runtime),
         (env::SOCKET, socket),
     ];
-    vars.extend(own.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    vars.extend(own.iter().chain(&env::UNATTENDED).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
     vars
 }

@@ -3,33 +3,36 @@
 
 use std::collections::HashSet;
 use std::io::Write as _;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
+use super::arrivals::Arrivals;
 use super::boot::{Booted, boot};
+use super::ending::Stop;
 use super::error::EndpointError;
-use super::identity::{Identity, identify};
 use super::lines::LineTeller;
-use super::toolbox::{PortCall, QueuePort, tool_environment, toolbox};
+use super::permissions::Permissions;
+use super::questions::Questions;
+use super::shells::Held;
+use super::toolbox::{PortCall, QueuePort, agent_toolbox, hidden, tool_environment};
 use super::visitors::Visit;
-use crate::agent::{Carried, Driver, Event as AgentEvent, Input, Parts, TurnEnd};
-use crate::core::agent::{LiveState, Owner, RowState, RunStatus};
+use crate::agent::{Carried, Driver, Event as AgentEvent, Input, Parts, TurnEnd, lost_end, lost_shell_notification};
+use crate::core::agent::{Leftover, LiveState, Owner, RowState};
 use crate::core::clock;
-use crate::core::entry::{Enqueued, Line, ORIGIN_PEER, Origin};
-use crate::core::fault::{self, Fault};
-use crate::core::frame::{AgentConfig, BUILD, Delivered, Delivery, Frame};
+use crate::core::entry::{Enqueued, ORIGIN_PEER, Origin};
+use crate::core::frame::{AgentConfig, BUILD, Frame};
 use crate::core::limits::{self, deadlines};
 use crate::core::message::Caller;
 use crate::core::paths::{AgentFiles, SessionFiles};
-use crate::core::text;
 use crate::model::{self, ReadAt};
-use crate::permission::{Mode, Policy};
-use crate::proc::{Signals, StopSignal, deadline};
-use crate::store::runtime::{Registration, RuntimeDir, list};
-use crate::tool::agents::AgentTool;
+use crate::proc::{Signals, deadline};
+use crate::store::runtime::{Registration, RuntimeDir};
+use crate::tool::folder_instructions::FolderInstructions;
+use crate::tool::shell::{ShellEvent, Shells, WorkingFolder};
 use crate::tool::{ToolContext, ToolOutput};
 use crate::wire::{Inbox, Incoming, Link, take_parent_link};
 
@@ -80,9 +83,11 @@ fn run(id: &str) -> Result<u8, EndpointError> {
 /// Where frames of the owner come from.
 pub(super) struct OwnerLink {
     pub(super) link: Link,
-    inbox: Option<Inbox>,
+    pub(super) inbox: Option<Inbox>,
     /// Tells the owner what is written, if it wants to know.
-    lines: Arc<LineTeller>,
+    pub(super) lines: Arc<LineTeller>,
+    /// Whether it goes on by itself when the link ends, instead of as an orphan.
+    pub(super) is_free: bool,
 }
 
 /// A worker in its run.
@@ -93,7 +98,10 @@ pub(super) struct Worker {
     pub(super) events: mpsc::Receiver<AgentEvent>,
     pub(super) calls: mpsc::Receiver<PortCall>,
     pub(super) visits: mpsc::Receiver<Visit>,
+    pub(super) questions: Questions,
+    pub(super) arrivals: Arrivals,
     pub(super) owner: OwnerLink,
+    pub(super) permissions: Permissions,
     pub(super) runtime: RuntimeDir,
     pub(super) registration: Option<Registration>,
     pub(super) name: String,
@@ -107,13 +115,12 @@ pub(super) struct Worker {
     pub(super) ended: Option<TurnEnd>,
     /// The outcome is being written: nothing is taken in any more.
     pub(super) ending: bool,
-}
-
-/// Why the run is being ended from outside.
-pub(super) struct Stop {
-    pub(super) status: RunStatus,
-    pub(super) error: String,
-    pub(super) signal: Option<StopSignal>,
+    pub(super) shells: Shells,
+    shell_events: mpsc::Receiver<ShellEvent>,
+    /// The answer that was given while shells of its own ran.
+    pub(super) held: Option<Held>,
+    /// Shells that were ended for it.
+    pub(super) leftovers: Vec<Leftover>,
 }
 
 impl Worker {
@@ -123,22 +130,14 @@ impl Worker {
         let config = welcome.config;
         let (event_sender, events) = mpsc::channel(limits::LOOP_EVENTS);
         let (call_sender, calls) = mpsc::channel(limits::REQUESTS_IN_FLIGHT);
-        let mode = Mode::parse(&config.permission_mode).unwrap_or(Mode::DontAsk);
-        let home = std::env::var_os("HOME").map(std::path::PathBuf::from);
-        let (policy, warnings) = Policy::new(
-            mode,
-            &config.permissions,
-            &config.cwd,
-            config.scratchpad.as_deref(),
-            home.as_deref(),
-            config.read_only_bash,
-        );
-        for warning in warnings {
-            tracing::warn!("{warning}");
-        }
+        let (shell_sender, shell_events) = mpsc::channel(limits::LOOP_EVENTS);
+        let shells = Shells::new(shell_sender);
         let files = AgentFiles::of(&config.transcript);
         let session_files = SessionFiles::of(files.session_transcript().unwrap_or_default());
-        let policy = policy.with_readable(&[session_files.folder()]);
+        let mut readable = config.knowledge.skill_folders();
+        readable.push(session_files.folder());
+        let permissions = Permissions::of(&config, readable);
+        let policy = permissions.policy();
         let env = tool_environment(
             &welcome.secrets,
             config.session.as_str(),
@@ -154,8 +153,14 @@ impl Worker {
         let model = model::open_with(&config.model, ReadAt::FirstCall, &welcome.access)?;
         let model_id = config.model.split_once(':').map_or(config.model.as_str(), |(_, id)| id).to_owned();
         let lines = Arc::new(LineTeller::default());
-        lines.tell(welcome.tell_lines.then(|| link.clone()));
+        lines.tell(link.clone(), welcome.telling);
+        let is_free = config.detached || welcome.owner == Owner::None;
         let carried = Carried::of(&history);
+        let last_folder = history.shell_cwd.map(PathBuf::from);
+        let folder = WorkingFolder::new(&config.cwd, Path::new(&config.place.cwd), last_folder);
+        let (questions, desk) = Questions::new(Duration::from_millis(config.permission_timeout_ms));
+        let instructions =
+            FolderInstructions::new(&config.knowledge, hidden(&policy), history.shown_instructions.iter().cloned());
         let parts = Parts {
             place: config.place.clone(),
             agent: Some((config.id.clone(), config.run)),
@@ -164,20 +169,21 @@ impl Worker {
             max_tokens: config.max_tokens,
             caller,
             system: config.system_prompt.clone(),
-            toolbox: toolbox(&config.pool, &policy, || AgentTool {
-                types: Vec::new(),
-                always_background: false,
-                background_allowed: false,
-            }),
-            policy,
+            toolbox: agent_toolbox(&config, &policy, &welcome.access.proxy),
+            desk: Arc::new(desk),
             context: ToolContext {
                 cwd: config.cwd.clone(),
+                folder: Arc::new(folder),
+                shells: shells.clone(),
                 results: session_files.tool_results(),
                 env: Arc::new(env),
                 cancel: tokio_util::sync::CancellationToken::new(),
                 tool_use_id: String::new(),
                 agents: Arc::new(QueuePort(call_sender)),
+                tool_state: Arc::new(history.tool_state.into()),
+                instructions: Arc::new(instructions),
             },
+            policy,
             transcript,
             history: history.messages,
             last_uuid: history.last_uuid,
@@ -194,7 +200,10 @@ impl Worker {
             events,
             calls,
             visits,
-            owner: OwnerLink { link, inbox: Some(inbox), lines },
+            questions,
+            arrivals: Arrivals::default(),
+            owner: OwnerLink { link, inbox: Some(inbox), lines, is_free },
+            permissions,
             runtime,
             registration: Some(registration),
             name,
@@ -206,18 +215,26 @@ impl Worker {
             stop: None,
             ended: None,
             ending: false,
+            shells,
+            shell_events,
+            held: None,
+            leftovers: Vec::new(),
             config,
         };
-        // Messages an earlier run took in and never showed come first, then what started this run.
+        // Messages an earlier run took in and never showed come first, then the ends of shells that it left
+        // untold, then what started this run.
         let mut inputs: Vec<Input> = history.enqueued.into_iter().map(waiting_input).collect();
+        for open in history.open_shells.as_slice() {
+            worker.shells.insert_lost(open, lost_end());
+            inputs.push(lost_shell_notification(open));
+        }
         let prompt = welcome.prompt;
         if prompt.msg_id.as_ref().is_none_or(|id| worker.seen.insert(id.clone())) {
             inputs.push(Input {
                 text: prompt.text,
-                origin: None,
                 msg_id: prompt.msg_id,
                 from: Some(prompt.from),
-                is_meta: false,
+                ..Input::default()
             });
         }
         if inputs.is_empty() {
@@ -238,17 +255,21 @@ impl Worker {
         let _ = self.owner.link.flush(deadlines().reply).await;
         self.publish();
         loop {
-            if let Some(end) = self.ended.take() {
+            if let Some(end) = self.ended.take().and_then(|end| self.hold(end)) {
                 return self.finish(end).await;
             }
             let publish_at = self.published + deadlines().state_write;
+            let wait_until = self.wait_limit();
             tokio::select! {
                 Some(event) = self.events.recv() => self.on_agent(event),
                 Some(call) = self.calls.recv() => self.on_call(call),
                 Some(visit) = self.visits.recv() => self.on_visit(visit),
+                Some(event) = self.shell_events.recv() => self.on_shell(&event),
+                event = self.questions.next() => self.questions.handle(event, self.state.owner, &self.owner.link),
                 incoming = receive(&mut self.owner.inbox) => self.on_owner(incoming),
                 signal = signals.recv() => self.on_signal(signal),
                 () = deadline(Some(publish_at)), if self.dirty => self.publish(),
+                () = deadline(wait_until), if wait_until.is_some() => self.on_wait_limit(),
             }
             self.note_state();
         }
@@ -260,10 +281,11 @@ impl Worker {
         self.step(event);
     }
 
-    fn step(&mut self, event: AgentEvent) {
+    pub(super) fn step(&mut self, event: AgentEvent) {
         if let Some(end) = self.driver.handle(event) {
             self.ended = Some(end);
         }
+        self.note_turn();
     }
 
     /// A tool that the lead carries out: asked over the owner link, in a task of its own.
@@ -284,187 +306,34 @@ impl Worker {
         });
     }
 
-    fn on_owner(&mut self, incoming: Option<Incoming>) {
-        let Some(Incoming { seq, frame }) = incoming else {
-            self.owner.inbox = None;
-            if self.state.owner == Owner::Lead {
-                self.state.owner = Owner::Lost;
-                self.publish();
-            }
-            return;
-        };
-        let link = self.owner.link.clone();
-        match frame {
-            Frame::Release => {
-                self.state.owner = Owner::None;
-                self.publish();
-                let _ = link.reply(seq, Frame::Done);
-            }
-            Frame::Deliver(delivery) => {
-                let from = delivery.from.clone().unwrap_or_else(|| self.config.session.as_str().to_owned());
-                let text = delivery.text.clone();
-                let answer = self.deliver(delivery, from, text);
-                let _ = link.reply(seq, answer);
-            }
-            Frame::Stop { reason, .. } => {
-                let _ = link.reply(seq, Frame::Done);
-                self.begin_stop(RunStatus::Killed, reason, None);
-            }
-            Frame::Status => {
-                let _ = link.reply(seq, self.status());
-            }
-            Frame::Ping => {
-                let _ = link.reply(seq, Frame::Pong);
-            }
-            _ => {
-                let _ = link.reply(seq, unsupported());
-            }
-        }
-    }
-
-    pub(super) fn on_visit(&mut self, visit: Visit) {
-        let Visit { link, inbox, seq, frame } = visit;
-        match frame {
-            Frame::Status => {
-                let _ = link.reply(seq, self.status());
-            }
-            Frame::Deliver(delivery) => {
-                let identity = identify(&self.runtime, link.peer());
-                let text = match &identity {
-                    Identity::Person => delivery.text.clone(),
-                    other => format!(
-                        "<cross-session-message from=\"{}\">\n{}\n</cross-session-message>",
-                        text::escape_attribute(&other.label()),
-                        text::escape(&delivery.text)
-                    ),
-                };
-                let answer = self.deliver(delivery, identity.label(), text);
-                let _ = link.reply(seq, answer);
-            }
-            Frame::Stop { reason, .. } => match identify(&self.runtime, link.peer()) {
-                Identity::Agent(id) => {
-                    let message =
-                        format!("{id} is an agent, and agents can't stop other agents; its lead or the person can");
-                    let _ = link.reply(seq, Frame::Error { code: "refused".to_owned(), message });
-                }
-                Identity::Person | Identity::Lead(_) => {
-                    let _ = link.reply(seq, Frame::Done);
-                    self.begin_stop(RunStatus::Killed, reason, None);
-                }
-            },
-            Frame::Adopt { session, tell_lines } => {
-                let lead = list(&self.runtime).unwrap_or_default().into_iter().find(|r| {
-                    r.alive
-                        && r.entry.role == "lead"
-                        && r.entry.session == self.config.session.as_str()
-                        && r.entry.pid == link.peer().pid
-                });
-                if session != self.config.session || lead.is_none() {
-                    let message = format!("only the live lead of session {} can adopt this agent", self.config.session);
-                    let _ = link.reply(seq, Frame::Error { code: "refused".to_owned(), message });
-                    return;
-                }
-                self.owner.link.close();
-                self.owner.link = link.clone();
-                self.owner.inbox = inbox;
-                self.state.owner = Owner::Lead;
-                self.publish();
-                let adopted = Frame::Adopted { state: Box::new(self.state.clone()), runtime: self.name.clone() };
-                let _ = link.reply(seq, adopted);
-                // From the answer on: what is on disk by now the new owner reads itself.
-                self.owner.lines.tell(tell_lines.then_some(link));
-            }
-            _ => {
-                let _ = link.reply(seq, unsupported());
-            }
-        }
-    }
-
-    /// Takes a message in: on disk first, then the sender is told (spec 2.3).
-    fn deliver(&mut self, delivery: Delivery, from: String, text: String) -> Frame {
-        let delivered =
-            |outcome: &str, message: String| Frame::Delivered(Delivered { outcome: outcome.to_owned(), message });
-        if self.seen.contains(&delivery.msg_id) {
-            return delivered("queued", "this message was taken in before".to_owned());
-        }
-        if self.ending || self.stop.is_some() {
-            return delivered("ended", "the agent's run is ending".to_owned());
-        }
-        if text.len() > limits::FRAME_BYTES / 2 || delivery.text.len() > limits::MESSAGE_BYTES {
-            return delivered("refused", format!("messages are at most {} bytes", limits::MESSAGE_BYTES));
-        }
-        fault::point(Fault::DeliverBeforeEnqueue);
-        let enqueued = Enqueued {
-            msg_id: delivery.msg_id.clone(),
-            from: from.clone(),
-            content: text.clone(),
-            timestamp: clock::iso(clock::now_ms()),
-            session_id: self.config.session.as_str().to_owned(),
-        };
-        if let Err(error) = self.driver.record(&Line::Enqueued(enqueued)) {
-            return delivered("refused", format!("the agent can't write the message down: {error}"));
-        }
-        fault::point(Fault::EnqueueBeforeReply);
-        self.seen.insert(delivery.msg_id.clone());
-        let input = Input {
-            text,
-            origin: Some(Origin { kind: ORIGIN_PEER.to_owned(), task_id: None, run: None }),
-            msg_id: Some(delivery.msg_id),
-            from: Some(from),
-            is_meta: false,
-        };
-        self.step(AgentEvent::Inputs(vec![input]));
-        delivered("queued", "the agent sees it at its next step".to_owned())
-    }
-
-    fn on_signal(&mut self, signal: StopSignal) {
-        // Whoever stops an agent says so, and why, before the first signal.
-        let (status, reason) = match std::fs::read_to_string(self.files.stop_marker(self.config.run)) {
-            Ok(reason) => (RunStatus::Killed, reason.trim().to_owned()),
-            Err(_) => (RunStatus::Failed, format!("ended by {} from outside", signal.name())),
-        };
-        self.begin_stop(status, reason, Some(signal));
-    }
-
-    fn begin_stop(&mut self, status: RunStatus, reason: String, signal: Option<StopSignal>) {
-        if let Some(stop) = &mut self.stop {
-            stop.signal = stop.signal.or(signal);
-            return;
-        }
-        let error = if reason.is_empty() { "stopped".to_owned() } else { reason };
-        self.stop = Some(Stop { status, error, signal });
-        self.step(AgentEvent::Cancel);
-        self.state.state = RowState::Stopping;
-        self.state.since_ms = clock::now_ms();
-        self.publish();
-    }
-
-    fn status(&self) -> Frame {
-        match self.registration.as_ref() {
-            Some(registration) => Frame::StatusReply {
-                entry: Box::new(registration.entry().clone()),
-                state: Box::new(self.current_state()),
-            },
-            None => unsupported(),
-        }
-    }
-
-    fn current_state(&self) -> LiveState {
+    pub(super) fn current_state(&self) -> LiveState {
         let mut state = self.state.clone();
         state.progress = self.driver.progress().clone();
-        state.waiting_for = self.driver.stall_reason().map(str::to_owned);
+        state.waiting_for = self.waiting_for();
+        state.shells = self.shells.running();
+        if matches!(state.state, RowState::Running | RowState::Waiting) && !self.is_waiting() {
+            let now = if self.driver.is_asking() { RowState::Waiting } else { RowState::Running };
+            if state.state != now {
+                state.since_ms = clock::now_ms();
+                state.state = now;
+            }
+        }
         state
     }
 
     /// A stalled disk shows at once, counters at most five times a second.
     fn note_state(&mut self) {
-        if self.driver.stall_reason().map(str::to_owned) != self.state.waiting_for {
-            self.state.waiting_for = self.driver.stall_reason().map(str::to_owned);
+        if self.waiting_for() != self.state.waiting_for {
             self.publish();
         }
     }
 
-    fn publish(&mut self) {
+    fn waiting_for(&self) -> Option<String> {
+        let shells = || self.is_waiting().then(|| format!("{} background commands", self.shells.running().len()));
+        self.driver.stall_reason().map(str::to_owned).or_else(shells)
+    }
+
+    pub(super) fn publish(&mut self) {
         self.state = self.current_state();
         self.dirty = false;
         self.published = Instant::now();
@@ -490,10 +359,6 @@ fn waiting_input(enqueued: Enqueued) -> Input {
         origin: Some(Origin { kind: ORIGIN_PEER.to_owned(), task_id: None, run: None }),
         msg_id: Some(enqueued.msg_id),
         from: Some(enqueued.from),
-        is_meta: false,
+        ..Input::default()
     }
-}
-
-fn unsupported() -> Frame {
-    Frame::Error { code: "unsupported".to_owned(), message: "a worker can't do that".to_owned() }
 }

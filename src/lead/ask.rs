@@ -1,4 +1,5 @@
-//! What a model asks of its lead: calls of `Agent`, `SendMessage` and `TaskStop`, whoever made them.
+//! What a model asks of its lead: calls of `Agent`, `SendMessage`, `TaskStop` and `TaskOutput`, whoever
+//! made them.
 
 use std::time::Instant;
 
@@ -6,8 +7,8 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use crate::core::ids::{self, AgentId};
-use crate::endpoint::PortCall;
+use crate::core::ids::{self, AgentId, SessionId};
+use crate::endpoint::{Identity, PortCall};
 use crate::tool::ToolOutput;
 
 /// Who asks.
@@ -15,8 +16,24 @@ use crate::tool::ToolOutput;
 pub(super) enum Asker {
     /// The main conversation.
     Main,
-    /// An agent, over its owner link.
+    /// An agent, over its owner link or by a shell of its own.
     Agent(AgentId),
+    /// The person, by a verb of the command line.
+    Person,
+    /// Another session.
+    Session(SessionId),
+}
+
+impl Asker {
+    /// As written into `from`; `own` is the session that is asked.
+    pub(super) fn label(&self, own: &SessionId) -> String {
+        match self {
+            Self::Main => own.as_str().to_owned(),
+            Self::Agent(id) => id.as_str().to_owned(),
+            Self::Person => Identity::Person.label(),
+            Self::Session(id) => id.as_str().to_owned(),
+        }
+    }
 }
 
 /// A call to carry out.
@@ -67,6 +84,23 @@ impl Ask {
             rounds: 0,
             since: Instant::now(),
         }
+    }
+
+    /// What came over the session's own socket; the receiver takes the answer.
+    pub(super) fn of_visitor(asker: Asker, tool: &str, input: Value) -> (Self, oneshot::Receiver<ToolOutput>) {
+        let (reply, answer) = oneshot::channel();
+        let ask = Self {
+            tool: tool.to_owned(),
+            tool_use_id: String::new(),
+            input,
+            cancel: CancellationToken::new(),
+            reply,
+            asker,
+            msg_id: ids::random_uuid(),
+            rounds: 0,
+            since: Instant::now(),
+        };
+        (ask, answer)
     }
 
     pub(super) fn answer(self, output: ToolOutput) {

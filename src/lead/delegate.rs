@@ -8,7 +8,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::ask::{Ask, Asker};
 use super::notify::sync_answer;
-use super::roles::{agent_prompt, background_disabled, definitions, simple, variable};
+use super::person::reachable;
+use super::roles::{BACKGROUND_NOTE, agent_prompt, background_disabled, definitions, simple, variable};
 use super::route::{self, Plan, Route};
 use super::session::{Inner, Session};
 use super::told::Task;
@@ -21,6 +22,7 @@ use crate::core::ids::AgentId;
 use crate::core::paths::AgentFiles;
 use crate::permission::{Mode, child_mode};
 use crate::proc::deadline;
+use crate::settings::AcceptCrossSession;
 use crate::supervisor::{Command, ReadyReceiver, SlotState};
 use crate::tool::agents::{AgentInput, parse_input};
 use crate::tool::pool::{Restriction, pool};
@@ -61,18 +63,19 @@ impl Session {
         }
     }
 
-    fn plan(&self, input: AgentInput) -> Result<Plan, String> {
+    pub(super) fn plan(&self, input: AgentInput) -> Result<Plan, String> {
         let definitions = definitions(&self.options, self.coordinator);
         let taken = |name: &str| {
             let id = self.supervisor.by_name(name)?;
             self.supervisor.get(id).filter(|s| s.is_live()).map(|_| id.as_str().to_owned())
         };
+        let policy = self.policy.get();
         let context = route::Context {
             coordinator: self.coordinator,
             simple: simple(&self.options),
             background_disabled: background_disabled(&self.options),
             definitions: &definitions,
-            policy: &self.policy,
+            policy: &policy,
             model: &self.options.model,
             models: &self.options.models,
             model_variable: variable(&self.options, env::SUBAGENT_MODEL),
@@ -82,7 +85,7 @@ impl Session {
         route::plan(input, &context)
     }
 
-    fn start_agent(&mut self, ask: Ask, plan: Plan) {
+    pub(super) fn start_agent(&mut self, ask: Ask, plan: Plan) {
         let id = AgentId::random();
         let files = self.supervisor.files_of(&id);
         let definition = &plan.definition;
@@ -91,7 +94,9 @@ impl Session {
             Restriction { tools: definition.tools.as_deref(), disallowed: &definition.disallowed_tools },
             &TOOLS,
         );
-        tools.retain(|tool| self.policy.denies_tool(tool).is_none());
+        let policy = self.policy.get();
+        tools.retain(|tool| policy.denies_tool(tool).is_none());
+        tools.retain(|tool| plan.bounds.tools.as_ref().is_none_or(|only| only.contains(tool)));
         let mode = child_mode(
             self.options.mode,
             definition.permission_mode.as_deref().and_then(|m| Mode::parse(m).ok()),
@@ -113,20 +118,32 @@ impl Session {
             worktree_branch: None,
             origin: None,
             prefix_hash: None,
-            detached: false,
+            detached: ask.asker == Asker::Person,
+            max_turns: plan.bounds.max_turns,
             created_at: clock::now_ms(),
         };
         let config = match self.agent_config(&id, &meta, &files, 1) {
             Ok(config) => config,
             Err(reason) => return ask.answer(ToolOutput::error(reason)),
         };
-        let prompt = Prompt { text: plan.prompt.clone(), msg_id: None, from: self.id.as_str().to_owned() };
+        if meta.detached
+            && let Err(error) = self.note_spawn(&id, &meta, &files, &plan.prompt)
+        {
+            self.note_not_started(&id, &meta);
+            return ask.answer(ToolOutput::error(format!("the session can't write the start down: {error}")));
+        }
+        let prompt = Prompt { text: plan.prompt.clone(), msg_id: None, from: ask.asker.label(&self.id) };
         let ready = match self.supervisor.spawn(meta.clone(), config, prompt) {
             Ok(ready) => ready,
-            Err(error) => return ask.answer(ToolOutput::error(format!("the agent was not started: {error}"))),
+            Err(error) => {
+                self.note_not_started(&id, &meta);
+                return ask.answer(ToolOutput::error(format!("the agent was not started: {error}")));
+            }
         };
         self.say(&format!("agent {id} \"{}\" started ({})", plan.description, meta.agent_type));
-        self.owed.started(&id);
+        if !meta.detached {
+            self.owed.started(&id);
+        }
         let task = Task { id: &id, meta: &meta, files: &files };
         self.teller.started(task, Some(&plan.prompt), plan.route != Route::Sync);
         let outcome = (plan.route == Route::Sync).then(|| {
@@ -168,9 +185,15 @@ impl Session {
         }
         let recorded = meta.permission_mode.as_deref().and_then(|m| Mode::parse(m).ok());
         let prompt = definition.or(general).map_or("", |d| d.system_prompt.as_str());
+        let knowledge = self.known.of_agent(definition.is_some_and(|d| d.one_shot));
         let lead = &self.options.settings.lead;
         let resolved = meta.model.as_deref().and_then(|m| self.options.models.resolve(m).ok());
         let model = resolved.as_ref().unwrap_or(&self.options.model);
+        let background_shells = !background_disabled(&self.options);
+        let mut system_prompt = agent_prompt(prompt, &cwd, self.scratchpad.as_deref());
+        if background_shells && pool.iter().any(|tool| tool == "Bash") {
+            system_prompt.push_str(BACKGROUND_NOTE);
+        }
         Ok(AgentConfig {
             id: id.clone(),
             run,
@@ -181,7 +204,7 @@ impl Session {
             model: meta.model.clone().unwrap_or_else(|| self.options.model.to_string()),
             max_tokens: model.max_tokens,
             context_window: model.window,
-            system_prompt: agent_prompt(prompt, &cwd, self.scratchpad.as_deref()),
+            system_prompt: system_prompt + &self.known.prompt(&knowledge, &pool),
             pool,
             permission_mode: child_mode(self.options.mode, recorded, None).as_str().to_owned(),
             permissions: self.options.rules.clone(),
@@ -192,9 +215,16 @@ impl Session {
             transcript: files.transcript().to_path_buf(),
             place: self.place.clone(),
             scratchpad: self.scratchpad.clone(),
-            max_turns: definition.and_then(|d| d.max_turns),
+            max_turns: meta.max_turns.or_else(|| definition.and_then(|d| d.max_turns)),
+            background_shells,
+            // Shorter than this session's own: an agent ends its shells itself before it is stopped
+            // because it waits for them.
+            background_wait_ms: u64::try_from((lead.background_wait * 9 / 10).as_millis()).unwrap_or(u64::MAX),
+            accept_cross_session: lead.accept_cross_session != AcceptCrossSession::Off,
+            detached: meta.detached,
             permission_timeout_ms: u64::try_from(lead.permission_timeout.as_millis()).unwrap_or(u64::MAX),
             durability: lead.durability.as_str().to_owned(),
+            knowledge,
         })
     }
 
@@ -223,15 +253,15 @@ async fn answer_launch(
     outcome: Option<oneshot::Receiver<Outcome>>,
     inner: mpsc::Sender<Inner>,
 ) {
-    match ready.await {
-        Ok(Ok(_)) => {}
+    let launched = match ready.await {
+        Ok(Ok(launched)) => launched,
         Ok(Err(error)) => return ask.answer(ToolOutput::error(format!("the agent was not started: {error}"))),
         Err(_) => return ask.answer(ToolOutput::error("the agent was not started: the session is ending")),
-    }
+    };
     fault::point(Fault::ReadyBeforeLaunched);
     let Some(mut outcome) = outcome.filter(|_| launch.route == Route::Sync) else {
         let output = launched_output(&launch.id, &launch.meta, &launch.files, &launch.prompt);
-        return ask.answer(output);
+        return ask.answer(if launch.meta.detached { reachable(output, &launched) } else { output });
     };
     let ended = tokio::select! {
         ended = &mut outcome => ended,
@@ -252,7 +282,7 @@ async fn answer_launch(
     });
 }
 
-fn launched_output(id: &AgentId, meta: &Meta, files: &AgentFiles, prompt: &str) -> ToolOutput {
+pub(super) fn launched_output(id: &AgentId, meta: &Meta, files: &AgentFiles, prompt: &str) -> ToolOutput {
     let file = files.transcript().to_string_lossy();
     ToolOutput::ok(format!(
         "Agent started in the background.\nagentId: {id}\noutput file: {file}\n\

@@ -4,17 +4,19 @@
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::ask::{Ask, Asker};
 use super::session::{Inner, Session};
+use crate::agent::Input;
 use crate::core::frame::{Delivered, Delivery, Frame, Prompt};
 use crate::core::ids::AgentId;
 use crate::core::limits::{self, deadlines};
+use crate::core::text;
 use crate::supervisor::{Command, Deliver, ReadyReceiver};
 use crate::tool::ToolOutput;
 use crate::tool::agents::{SendMessageInput, parse_input};
-use crate::wire::{dial_and_greet, parse_address};
+use crate::wire::{Inbox, Incoming, Link, dial_and_greet, parse_address};
 
 /// Rounds between delivering (it just ended) and resuming (it just came back).
 const ROUNDS: u32 = 3;
@@ -26,6 +28,8 @@ struct Outgoing {
     to: String,
     text: String,
     summary: String,
+    /// Whether the receiver's next rest is to be told.
+    notify_idle: bool,
 }
 
 impl Session {
@@ -77,10 +81,7 @@ impl Session {
             let text = format!("{id} ends and comes back all the time; the message was not delivered. Try again.");
             return ask.answer(ToolOutput::error(text));
         }
-        let from = match &ask.asker {
-            Asker::Main => self.id.as_str().to_owned(),
-            Asker::Agent(id) => id.as_str().to_owned(),
-        };
+        let from = ask.asker.label(&self.id);
         let (reply, answer) = oneshot::channel();
         let delivery = Delivery {
             msg_id: ask.msg_id.clone(),
@@ -88,6 +89,8 @@ impl Session {
             text: outgoing.text.clone(),
             summary: Some(outgoing.summary),
             from: Some(from.clone()),
+            notify_idle: false,
+            now: false,
         };
         let inner = self.inner.clone();
         let (id, to) = (id.clone(), outgoing.to);
@@ -128,6 +131,7 @@ impl Session {
             Err(error) => return ask.answer(ToolOutput::error(error.to_string())),
         };
         let session = self.id.as_str().to_owned();
+        let inner = self.inner.clone();
         tokio::spawn(async move {
             let delivery = Delivery {
                 msg_id: ask.msg_id.clone(),
@@ -135,13 +139,20 @@ impl Session {
                 text: outgoing.text,
                 summary: Some(outgoing.summary),
                 from: None,
+                notify_idle: outgoing.notify_idle,
+                now: false,
             };
+            let mut inbox = None;
             let sent = async {
-                let (link, _inbox, _) = dial_and_greet(&path, "lead", &session).await?;
+                let (link, receiver, _) = dial_and_greet(&path, "lead", &session).await?;
+                inbox = Some((link.clone(), receiver));
                 link.request(Frame::Deliver(delivery), deadlines().reply).await
             };
             let result = match sent.await {
                 Ok(Frame::Delivered(delivered)) if delivered.outcome == "queued" => {
+                    if let Some((link, receiver)) = inbox.filter(|_| outgoing.notify_idle) {
+                        tokio::spawn(hear_of_idle(outgoing.to.clone(), link, receiver, inner));
+                    }
                     ToolOutput::ok(format!("queued: {}", delivered.message))
                         .with(json!({"outcome": "queued", "to": outgoing.to}))
                 }
@@ -176,7 +187,29 @@ fn check(input: SendMessageInput) -> Result<Outgoing, String> {
     let Some(summary) = input.summary.filter(|s| !s.trim().is_empty()) else {
         return Err("summary is missing: say the message in 5 to 10 words".to_owned());
     };
-    Ok(Outgoing { to: input.to.trim().to_owned(), text, summary })
+    let notify_idle = input.notify_when_idle == Some(true);
+    if notify_idle && !input.to.contains(':') {
+        return Err("notify_when_idle is for other sessions; an agent's end comes as a notification anyway".to_owned());
+    }
+    Ok(Outgoing { to: input.to.trim().to_owned(), text, summary, notify_idle })
+}
+
+/// Waits until the receiver of a message is idle or gone, which ends by itself with either process,
+/// and tells the model once.
+async fn hear_of_idle(to: String, link: Link, mut inbox: Inbox, inner: mpsc::Sender<Inner>) {
+    let said = loop {
+        match inbox.recv().await {
+            Some(Incoming { frame: Frame::Idle { .. }, .. }) => break "is idle",
+            Some(_) => {}
+            None => break "has ended",
+        }
+    };
+    link.close();
+    let text = format!(
+        "<session-idle address=\"{}\">The session you wrote to {said}.</session-idle>",
+        text::escape_attribute(&to)
+    );
+    let _ = inner.send(Inner::Notice(Input { text, is_meta: true, ..Input::default() })).await;
 }
 
 async fn resumed(ready: ReadyReceiver) -> Delivered {

@@ -18,8 +18,8 @@ pub fn notification(meta: &Meta, files: &AgentFiles, outcome: &Outcome) -> Input
     let id = outcome.agent_id.as_str();
     let output = files.transcript().to_string_lossy();
     let mut text = format!("<task-notification>\n<task-id>{id}</task-id>\n");
-    // A resumed run was not started by the call that started the first one.
-    if let Some(tool_use) = meta.tool_use_id.as_deref().filter(|_| outcome.run == 1) {
+    // A resumed run was not started by the call that started the first one, nor the person's agent by any.
+    if let Some(tool_use) = meta.tool_use_id.as_deref().filter(|_| outcome.run == 1 && !meta.detached) {
         let _ = writeln!(text, "<tool-use-id>{}</tool-use-id>", escape(tool_use));
     }
     let _ = writeln!(text, "<output-file>{}</output-file>", escape(&output));

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::cost::ModelUse;
-use crate::core::agent::Denial;
+use crate::core::agent::{Denial, Leftover, Owner};
 use crate::core::env::Vars;
 use crate::core::frame::PermissionRules;
 use crate::core::ids::{AgentId, SessionId};
@@ -15,8 +15,8 @@ use crate::core::message::Usage;
 use crate::core::paths::ConfigDir;
 use crate::permission::Mode;
 use crate::proc::StopSignal;
-use crate::settings::Settings;
 use crate::settings::models::{ModelTable, ResolvedModel};
+use crate::settings::{Settings, SettingsSources};
 
 /// Which session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +27,36 @@ pub enum SessionChoice {
     Resume(SessionId),
     /// The latest one of the working folder.
     Continue,
+}
+
+/// What becomes of questions of permission.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Questions {
+    /// Nobody is asked: they are denied at once.
+    #[default]
+    Denied,
+    /// They wait at the session's desk for the person's answer.
+    Desk,
+}
+
+/// As what a process opens a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// As its lead: in the registry, to be talked to, owner of its agents.
+    #[default]
+    Lead,
+    /// For one act in place of a lead that it has not: what it starts goes on without an owner.
+    StandIn,
+}
+
+impl Standing {
+    /// Who owns what such a process starts.
+    pub(super) fn owner(self) -> Owner {
+        match self {
+            Self::Lead => Owner::Lead,
+            Self::StandIn => Owner::None,
+        }
+    }
 }
 
 /// Everything a session depends on: the command line, the environment and the settings resolved
@@ -47,14 +77,22 @@ pub struct SessionOptions {
     pub settings: Arc<Settings>,
     /// Rules of settings and flags.
     pub rules: PermissionRules,
+    /// Where rules and mode come from: read again when a file changes.
+    pub sources: Arc<SettingsSources>,
     /// Permission mode.
     pub mode: Mode,
+    /// Who is asked what neither rules nor the mode decide.
+    pub questions: Questions,
     /// The model.
     pub model: ResolvedModel,
     /// All models.
     pub models: ModelTable,
     /// Which session.
     pub session: SessionChoice,
+    /// Goes on with a copy of that session under this id, and leaves the session itself alone.
+    pub fork: Option<SessionId>,
+    /// As what it is opened.
+    pub standing: Standing,
     /// Coordinator mode asked for, and by what.
     pub coordinator: Option<&'static str>,
     /// What the model is told first.
@@ -123,9 +161,14 @@ pub struct RunReport {
     pub models: Vec<ModelUse>,
     /// The answer in the form of the schema that was asked for.
     pub structured: Option<Value>,
+    /// Whether the session was handed over: it goes on elsewhere.
+    pub handed_over: bool,
     /// Agents that were left running.
     pub detached: Vec<AgentId>,
-    /// Calls that were not permitted.
+    /// Background shells that were ended because the run was over or had waited long enough, and what
+    /// other processes tools had left.
+    pub leftovers: Vec<Leftover>,
+    /// Calls that were not permitted, of the main conversation and then of agents.
     pub denials: Vec<Denial>,
     /// Wall time.
     pub duration: Duration,

@@ -6,7 +6,8 @@ use super::options::{RunEnd, RunReport};
 use super::session::Session;
 use super::told::{InputKind, Told};
 use crate::agent::TurnEnd;
-use crate::core::message::Usage;
+use crate::core::message::{ServerToolUsage, Usage};
+use crate::endpoint::joined;
 use crate::proc::sweep;
 
 /// What was reported before.
@@ -31,7 +32,8 @@ impl Session {
     /// Tells of the end, and reports it.
     pub(super) fn report(mut self) -> RunReport {
         if self.driver.progress().tool_uses > 0 {
-            sweep(&self.runtime_name, &[]);
+            let swept = sweep(&self.runtime_name, &[]);
+            self.leftovers = joined(std::mem::take(&mut self.leftovers), swept);
         }
         drop(self.registration.take());
         let stop_reason = stop_reason(self.last_end.as_ref());
@@ -84,6 +86,7 @@ impl Session {
     fn report_of(&mut self, end: RunEnd, stop_reason: Option<String>) -> RunReport {
         let models = self.ledger.rows(self.model.used());
         let before = &self.reported;
+        let own = self.driver.denials().iter().skip(before.denials).cloned();
         RunReport {
             session: self.id.clone(),
             end,
@@ -91,8 +94,10 @@ impl Session {
             usage: since(self.driver.usage(), &before.usage),
             models,
             structured: self.given.get().cloned(),
+            handed_over: self.handing_over,
             detached: self.detached.clone().unwrap_or_default(),
-            denials: self.driver.denials().iter().skip(before.denials).cloned().collect(),
+            leftovers: self.leftovers.clone(),
+            denials: own.chain(std::mem::take(&mut self.denied)).collect(),
             duration: before.since.elapsed(),
             api_time: self.driver.api_time().saturating_sub(before.api_time),
             stop_reason,
@@ -122,5 +127,8 @@ fn since(now: &Usage, before: &Usage) -> Usage {
         output_tokens: now.output_tokens - before.output_tokens,
         cache_creation_input_tokens: now.cache_creation_input_tokens - before.cache_creation_input_tokens,
         cache_read_input_tokens: now.cache_read_input_tokens - before.cache_read_input_tokens,
+        server_tool_use: ServerToolUsage {
+            web_search_requests: now.server_tool_use.web_search_requests - before.server_tool_use.web_search_requests,
+        },
     }
 }

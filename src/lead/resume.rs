@@ -7,9 +7,9 @@ use super::error::LeadError;
 use super::notify::notification;
 use super::queue::Priority;
 use super::session::Session;
-use super::told::{Task, Told};
+use super::told::{Task, Told, Who};
 use crate::agent::Input;
-use crate::core::agent::{Meta, Outcome};
+use crate::core::agent::{Meta, Outcome, Owner};
 use crate::core::clock;
 use crate::core::entry::{Line, ORIGIN_PEER, Origin};
 use crate::core::ids::AgentId;
@@ -22,7 +22,7 @@ use crate::store::reader::{outcomes_since, tail};
 use crate::store::runtime::list;
 use crate::store::session::{agents_of, undo_spawn};
 use crate::store::settle::{Settled, settle};
-use crate::supervisor::{Remains, Start, lines_of_run, outcome_of_dead};
+use crate::supervisor::{Remains, Start, each_line_of_run, outcome_of_dead};
 
 impl Session {
     /// Brings the session's agents and queue back. `history` is what its transcript holds.
@@ -33,10 +33,11 @@ impl Session {
                 origin: Some(Origin { kind: ORIGIN_PEER.to_owned(), task_id: None, run: None }),
                 msg_id: Some(enqueued.msg_id.clone()),
                 from: Some(enqueued.from.clone()),
-                is_meta: false,
+                ..Input::default()
             };
             self.queue.push(Priority::Next, input);
         }
+        self.bring_back_shells(history.open_shells.as_slice());
         let mut undelivered: Vec<(Outcome, Meta, AgentFiles)> = Vec::new();
         for (id, files, meta) in agents_of(&self.files) {
             match self.bring_back_agent(&id, &files, &meta, history.consumed.up_to(id.as_str())) {
@@ -65,9 +66,12 @@ impl Session {
             return;
         }
         let task = Task { id: &outcome.agent_id, meta, files };
-        match lines_of_run(files, outcome.run, &HashSet::new()) {
-            Ok(lines) => lines.iter().for_each(|line| self.teller.tell(Told::AgentLine(task, line))),
-            Err(error) => tracing::warn!(id = %outcome.agent_id, %error, "what the agent said can't be read"),
+        let tell = |line, _| {
+            self.teller.tell(Told::Line(Who::Agent(task), &line));
+            true
+        };
+        if let Err(error) = each_line_of_run(files, outcome.run, &HashSet::new(), tell) {
+            tracing::warn!(id = %outcome.agent_id, %error, "what the agent said can't be read");
         }
         self.teller.ended(task, outcome);
     }
@@ -85,7 +89,7 @@ impl Session {
             // It never started; but one that is being started this moment is not given up.
             let grace = u64::try_from(deadlines().ready.as_millis()).unwrap_or(u64::MAX);
             if clock::now_ms().saturating_sub(meta.created_at) > grace {
-                self.forget(files, id);
+                self.forget(files, id, meta);
                 return Ok(Vec::new());
             }
             self.take_over(id, files, meta, 1);
@@ -114,7 +118,7 @@ impl Session {
                 }
                 self.supervisor.insert_ended(id.clone(), meta.clone(), files.clone(), run);
             }
-            Ok(Settled::NeverStarted) => self.forget(files, id),
+            Ok(Settled::NeverStarted) => self.forget(files, id, meta),
             // It came to life between the two looks.
             Err(StoreError::Locked { .. } | StoreError::LockTimeout { .. }) => {
                 self.take_over(id, files, meta, lines.last_run.max(1));
@@ -125,21 +129,27 @@ impl Session {
     }
 
     /// Link and meta of an agent that never started.
-    fn forget(&self, files: &AgentFiles, id: &AgentId) {
+    fn forget(&mut self, files: &AgentFiles, id: &AgentId, meta: &Meta) {
+        self.note_not_started(id, meta);
         if let Err(error) = undo_spawn(&self.options.config_dir, files, id) {
             tracing::warn!(%id, %error, "what was made for an agent that never started is still there");
         }
     }
 
     fn take_over(&mut self, id: &AgentId, files: &AgentFiles, meta: &Meta, run: u32) {
-        let entry = list(&self.runtime)
+        let found = list(&self.runtime)
             .unwrap_or_default()
             .into_iter()
-            .find(|r| r.alive && r.entry.agent_id == id.as_str() && r.entry.session == self.id.as_str())
-            .map(|r| Box::new(r.entry));
+            .find(|r| r.alive && r.entry.agent_id == id.as_str() && r.entry.session == self.id.as_str());
+        // Let go on purpose, it goes on after this session too.
+        let is_free = found.as_ref().and_then(|r| r.state.as_ref()).is_some_and(|s| s.owner == Owner::None);
+        let meta = &Meta { detached: meta.detached || is_free, ..meta.clone() };
+        let entry = found.map(|r| Box::new(r.entry));
         let start = Start::Adopt { entry, session: self.id.clone(), run };
         // Whether it could be reached shows in the events that follow.
         drop(self.supervisor.adopt(id.clone(), meta.clone(), files.clone(), run, start));
+        // It goes by the rules of its earlier lead until it is told others.
+        self.send_permissions(id);
         self.teller.started(Task { id, meta, files }, None, true);
     }
 }

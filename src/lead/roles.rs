@@ -3,13 +3,13 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::knowledge::Known;
 use super::options::SessionOptions;
 use super::structured::StructuredOutput;
 use crate::agent::{Toolbox, coordinator_prompt, main_prompt, workers_context};
 use crate::core::env;
 use crate::core::message::Caller;
-use crate::endpoint::toolbox;
-use crate::permission::Policy;
+use crate::endpoint::{Equipment, toolbox};
 use crate::settings::definitions::{Definition, builtin};
 use crate::tool::TOOLS;
 use crate::tool::agents::AgentTool;
@@ -49,22 +49,25 @@ pub(super) fn definitions(options: &SessionOptions, coordinator: bool) -> Vec<De
 /// Puts the main conversation's role together.
 pub(super) fn main_role(
     options: &SessionOptions,
-    policy: &Policy,
+    equipment: &Equipment<'_>,
+    known: &Known,
     coordinator: bool,
     scratchpad: Option<&Path>,
     structured: Option<StructuredOutput>,
 ) -> MainRole {
+    let policy = equipment.policy;
     let definitions = definitions(options, coordinator);
     let role = if coordinator { Role::Coordinator } else { Role::Main };
     let restriction = Restriction { tools: options.tools.as_deref(), disallowed: &[] };
     let mut names = pool(role, restriction, &TOOLS);
-    names.retain(|name| policy.denies_tool(name).is_none());
+    let now = policy.get();
+    names.retain(|name| now.denies_tool(name).is_none());
     let types: Vec<(String, String)> = definitions
         .iter()
-        .filter(|d| policy.denies_agent_type(&d.name).is_none())
+        .filter(|d| now.denies_agent_type(&d.name).is_none())
         .map(|d| (d.name.clone(), d.description.clone()))
         .collect();
-    let mut toolbox = toolbox(&names, policy, || AgentTool {
+    let mut toolbox = toolbox(&names, equipment, || AgentTool {
         types: types.clone(),
         always_background: coordinator,
         background_allowed: !background_disabled(options),
@@ -83,6 +86,7 @@ pub(super) fn main_role(
     } else if let Some(folder) = scratchpad {
         system.push_str(&scratchpad_note(folder));
     }
+    system.push_str(&known.prompt(&known.knowledge, &names));
     if let Some(appended) = &options.append_system_prompt {
         system.push('\n');
         system.push_str(appended);
@@ -99,6 +103,10 @@ pub(super) fn scratchpad_note(folder: &Path) -> String {
         folder.display()
     )
 }
+
+/// What an agent is told that may run commands in the background.
+pub(super) const BACKGROUND_NOTE: &str = "A message that opens with `<task-notification>` is the system's signal that a \
+background command of yours ended; nobody typed it. Your answer counts once none of them runs any more.\n";
 
 /// The whole system prompt of an agent: its type's prompt, then where it is.
 pub(super) fn agent_prompt(definition_prompt: &str, cwd: &Path, scratchpad: Option<&Path>) -> String {

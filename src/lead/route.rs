@@ -32,6 +32,17 @@ pub(super) struct Plan {
     pub name: Option<String>,
     pub description: String,
     pub prompt: String,
+    /// What the person says of an agent besides; nothing in a model's call.
+    pub bounds: Bounds,
+}
+
+/// What the person alone says of an agent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Bounds {
+    /// The only tools of its pool that it has; none = all.
+    pub tools: Option<Vec<String>>,
+    /// Most model replies of a run.
+    pub max_turns: Option<u32>,
 }
 
 /// What the decision depends on.
@@ -139,6 +150,7 @@ pub(super) fn plan(input: AgentInput, context: &Context<'_>) -> Result<Plan, Str
         name: input.name,
         description: input.description,
         prompt: input.prompt,
+        bounds: Bounds::default(),
     })
 }
 

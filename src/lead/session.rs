@@ -4,38 +4,45 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use super::ask::Ask;
+use super::ask::{Ask, Asker};
 use super::cost::Ledger;
+use super::desk::Desk;
 use super::error::LeadError;
+use super::knowledge::Known;
 use super::notify::notification;
 use super::options::{RunEnd, RunReport, SessionOptions};
 use super::owed::Owed;
 use super::queue::{Priority, Queue};
+use super::quit::Quit;
+use super::reload::SettingsWatch;
 use super::report::Reported;
-use super::setup::{QUIT_GRACE, open};
+use super::setup::open;
 use super::structured::Given;
-use super::told::{InputKind, Inputs, Streams, Task, Teller, Told};
+use super::told::{InputKind, Inputs, Streams, Task, Teller, Told, Who};
 use super::turns::hear;
 use crate::agent::{Driver, Event as AgentEvent, Input, TurnEnd};
-use crate::core::agent::{LiveState, Outcome, RowState};
+use crate::core::agent::{Denial, Leftover, LiveState, Outcome, RowState};
 use crate::core::clock;
 use crate::core::entry::Place;
+use crate::core::frame::Frame;
 use crate::core::ids::{AgentId, SessionId};
 use crate::core::limits::deadlines;
 use crate::core::paths::SessionFiles;
 use crate::core::text;
-use crate::endpoint::{PortCall, Visit};
+use crate::endpoint::{Arrivals, Asked, PortCall, Visit};
 use crate::model::MeteredModel;
-use crate::permission::Policy;
-use crate::proc::{Signals, StopSignal, deadline};
+use crate::permission::SharedPolicy;
+use crate::proc::{Signals, deadline};
 use crate::store::runtime::{Registration, RuntimeDir};
 use crate::supervisor::{Supervisor, SupervisorEvent};
 use crate::tool::ToolOutput;
+use crate::tool::shell::{ShellEvent, Shells};
+use crate::wire::Link;
 
 /// What tasks of the loop send back to it.
 pub(super) enum Inner {
@@ -45,6 +52,10 @@ pub(super) enum Inner {
     Stop { id: AgentId, reason: String },
     /// A foreground agent that goes on in the background.
     Background { id: AgentId },
+    /// A `TaskOutput` that has waited.
+    Output { ask: Ask, id: AgentId },
+    /// Something to tell the model when it has time for it.
+    Notice(Input),
 }
 
 /// A session that runs.
@@ -57,8 +68,10 @@ pub(super) struct Session {
     pub runtime_name: String,
     pub registration: Option<Registration>,
     pub state: LiveState,
-    pub policy: Policy,
+    pub policy: SharedPolicy,
     pub scratchpad: Option<PathBuf>,
+    /// What people wrote down for its agents.
+    pub known: Known,
     pub coordinator: bool,
     pub driver: Driver,
     /// Whom the driver asks.
@@ -100,23 +113,33 @@ pub(super) struct Session {
     pub unusable: Option<String>,
     pub owed: Owed,
     pub reported: Reported,
-}
-
-/// The session is being ended.
-pub(super) struct Quit {
-    /// By whom; none = because the run is over and agents are left.
-    pub signal: Option<StopSignal>,
-    pub deadline: Instant,
-    pub killed: bool,
+    /// Background shells of the main conversation.
+    pub shells: Shells,
+    /// Those of them that the end of something ended.
+    pub leftovers: Vec<Leftover>,
+    /// Questions that wait for the person's answer.
+    pub desk: Desk,
+    /// Calls of agents that were not permitted, since the latest report.
+    pub denied: Vec<Denial>,
+    pub arrivals: Arrivals,
+    /// The session is let go after this turn; its agents are orphans until the next lead comes.
+    pub handing_over: bool,
+    /// Who is told before this process ends that it does.
+    pub partings: Vec<Link>,
+    /// Who wants to know when nothing is left to do, and of which message they asked it.
+    pub idle_watchers: Vec<(Link, String)>,
 }
 
 /// Where the loop's events come from.
 pub(super) struct Sources {
     pub events: mpsc::Receiver<AgentEvent>,
     pub calls: mpsc::Receiver<PortCall>,
+    pub asked: mpsc::Receiver<Asked>,
     pub supervised: mpsc::Receiver<SupervisorEvent>,
     pub inner: mpsc::Receiver<Inner>,
     pub visits: mpsc::Receiver<Visit>,
+    pub shells: mpsc::Receiver<ShellEvent>,
+    pub settings: SettingsWatch,
     pub signals: Signals,
     pub unheard: CancellationToken,
 }
@@ -130,6 +153,8 @@ pub async fn run(options: SessionOptions) -> Result<RunReport, LeadError> {
 pub async fn run_with(options: SessionOptions, streams: Streams) -> Result<RunReport, LeadError> {
     let opened = open(options, streams)?;
     let (mut session, sources) = (opened.session, opened.sources);
+    // What was changed after the settings were read and before their files were watched.
+    session.on_settings_changed();
     if opened.resumed {
         session.bring_back(&opened.history)?;
     }
@@ -157,6 +182,7 @@ impl Session {
                     self.catch_up(&mut sources.supervised);
                     self.ask(Ask::of_main(call));
                 }
+                Some(Asked { question, reply }) = sources.asked.recv() => self.on_question(Asker::Main, question, reply),
                 Some(event) = sources.supervised.recv() => self.on_supervised(event),
                 Some(inner) = sources.inner.recv() => {
                     self.catch_up(&mut sources.supervised);
@@ -166,6 +192,8 @@ impl Session {
                     self.catch_up(&mut sources.supervised);
                     self.on_visit(visit);
                 }
+                Some(event) = sources.shells.recv() => self.on_shell(&event),
+                () = sources.settings.changed() => self.on_settings_changed(),
                 signal = sources.signals.recv() => self.on_signal(signal),
                 said = hear(&mut self.inputs), if self.takes_input() => self.on_said(said),
                 () = sources.unheard.cancelled(), if self.quit.is_none() => {
@@ -173,8 +201,13 @@ impl Session {
                 }
                 () = deadline(Some(publish_at)), if self.dirty => self.publish(),
                 () = deadline(wait_until), if wait_until.is_some() => self.on_wait_limit(),
+                () = deadline(self.desk.next_until()), if self.desk.waits(None) => self.on_overdue_questions(),
             }
             self.settle_down();
+        }
+        for link in self.partings.drain(..) {
+            // Whoever asked for the end and does not listen to the answer does not need it.
+            let _ = link.flush(deadlines().state_write).await;
         }
         match self.unusable.take_if(|_| self.input_kind == Some(InputKind::Prompt)) {
             Some(why) => {
@@ -199,13 +232,24 @@ impl Session {
     fn on_inner(&mut self, inner: Inner) {
         match inner {
             Inner::Ask(ask) => self.ask(ask),
+            Inner::Notice(input) => self.queue.push(Priority::Later, input),
             Inner::Stop { id, reason } => {
                 self.stop_agent(&id, &reason, false);
             }
             Inner::Background { id } => {
-                self.foreground.remove(&id);
+                self.move_to_background(&id);
             }
+            Inner::Output { ask, id } => self.agent_output(ask, id, Duration::ZERO),
         }
+    }
+
+    /// Lets the call that waits for this agent go on without its answer; false if none waits.
+    pub(super) fn move_to_background(&mut self, id: &AgentId) -> bool {
+        let waited = self.foreground.remove(id).is_some();
+        if let Some(slot) = self.supervisor.get(id).filter(|_| waited) {
+            self.teller.tell(Told::Backgrounded(Task { id, meta: &slot.meta, files: &slot.files }));
+        }
+        waited
     }
 
     /// After every event: starts the next turn if something waits and none runs.
@@ -218,9 +262,15 @@ impl Session {
         let state = match (&self.quit, self.driver.is_idle()) {
             (Some(_), _) => RowState::Stopping,
             (None, true) => RowState::Idle,
+            (None, false) if self.driver.is_asking() => RowState::Waiting,
             (None, false) => RowState::Running,
         };
         // What is over is taken out of the registry at once; nobody reads what it would say.
+        if state == RowState::Idle && !self.supervisor.any_live() && !self.shells.any_open() && self.queue.is_empty() {
+            for (link, msg_id) in self.idle_watchers.drain(..) {
+                let _ = link.send(Frame::Idle { msg_id });
+            }
+        }
         if state != self.state.state && !self.is_over() {
             self.state.state = state;
             self.state.since_ms = clock::now_ms();
@@ -232,7 +282,9 @@ impl Session {
         if let Some(end) = self.driver.handle(event) {
             self.owed.turn_ended(&end);
             self.last_end = Some(end);
-            if self.has_failed() && self.quit.is_none() {
+            // From here on the session waits for what is in the background.
+            self.last_event = Instant::now();
+            if self.has_failed() && self.quit.is_none() && !self.handing_over {
                 // Nobody is left to use what agents would still report.
                 self.begin_quit(None, "the session's run failed");
             }
@@ -246,39 +298,14 @@ impl Session {
     }
 
     fn is_over(&self) -> bool {
-        let at_rest = self.driver.is_idle() && !self.supervisor.any_live();
+        let at_rest = self.driver.is_idle() && !self.supervisor.any_live() && !self.shells.any_open();
         match &self.quit {
+            // Who is being started is waited for: a lead that is gone before `Ready` takes it along.
+            None if self.handing_over => self.driver.is_idle() && !self.supervisor.any_starting(),
             None if self.detached.is_some() => at_rest,
             Some(quit) => at_rest || Instant::now() >= quit.deadline + deadlines().stop_kill,
             None => at_rest && self.queue.is_empty() && self.inputs.is_none() || self.cant_begin(),
         }
-    }
-
-    /// When waiting must end: agents that say nothing, or a quit that takes too long.
-    fn wait_limit(&self) -> Option<Instant> {
-        match &self.quit {
-            Some(quit) if quit.killed => Some(quit.deadline + deadlines().stop_kill),
-            Some(quit) => Some(quit.deadline),
-            None if self.driver.is_idle() && self.supervisor.any_live() => {
-                Some(self.last_event + self.options.settings.lead.background_wait)
-            }
-            None => None,
-        }
-    }
-
-    fn on_wait_limit(&mut self) {
-        if self.quit.is_some() {
-            self.kill_all();
-            return;
-        }
-        let live = self.supervisor.live();
-        let names: Vec<&str> = live.iter().map(AgentId::as_str).collect();
-        let waited = humantime::format_duration(self.options.settings.lead.background_wait);
-        self.say(&format!("no agent said anything for {waited} (lead.backgroundWait); stopping {}", names.join(", ")));
-        for id in &live {
-            self.stop_agent(id, "it said nothing for lead.backgroundWait", false);
-        }
-        self.last_event = Instant::now();
     }
 
     fn on_agent(&mut self, event: AgentEvent) {
@@ -298,8 +325,9 @@ impl Session {
             "Agent" | "Task" => self.delegate(ask),
             "SendMessage" => self.send_message(ask),
             "TaskStop" => self.task_stop(ask),
+            "TaskOutput" => self.task_output(ask),
             other => {
-                let text = format!("the lead carries out Agent, SendMessage and TaskStop, not {other:?}");
+                let text = format!("the lead carries out Agent, SendMessage, TaskStop and TaskOutput, not {other:?}");
                 ask.answer(ToolOutput::error(text));
             }
         }
@@ -308,10 +336,13 @@ impl Session {
     fn on_supervised(&mut self, event: SupervisorEvent) {
         self.last_event = Instant::now();
         self.tell_of(&event);
-        self.supervisor.note(&event);
+        self.note_event(&event);
         match event {
-            SupervisorEvent::Ready { .. } | SupervisorEvent::State { .. } | SupervisorEvent::Line { .. } => {}
-            SupervisorEvent::NotStarted { id, .. } => {
+            SupervisorEvent::Ready { .. }
+            | SupervisorEvent::State { .. }
+            | SupervisorEvent::Line { .. }
+            | SupervisorEvent::Doing { .. } => {}
+            SupervisorEvent::NotStarted { id, .. } | SupervisorEvent::LetGo { id } => {
                 self.foreground.remove(&id);
                 self.watchers.remove(&id);
             }
@@ -326,6 +357,9 @@ impl Session {
                     ask.answer(ToolOutput::error(text));
                 }
             }
+            SupervisorEvent::Permission { id, question, reply } => self.on_question(Asker::Agent(id), question, reply),
+            // It says nothing because it waits for an answer.
+            SupervisorEvent::Stalled { id, .. } if self.desk.waits(Some(&id)) => {}
             SupervisorEvent::Stalled { id, silent } => self.on_stalled(&id, silent),
             SupervisorEvent::Ended { id, outcome } => self.on_ended(&id, *outcome),
         }
@@ -334,6 +368,7 @@ impl Session {
     /// Tells the listener of what happens to an agent.
     fn tell_of(&mut self, event: &SupervisorEvent) {
         let (SupervisorEvent::Line { id, .. }
+        | SupervisorEvent::Doing { id, .. }
         | SupervisorEvent::State { id, .. }
         | SupervisorEvent::NotStarted { id, .. }
         | SupervisorEvent::Ended { id, .. }) = event
@@ -343,7 +378,8 @@ impl Session {
         let Some(slot) = self.supervisor.get(id) else { return };
         let task = Task { id, meta: &slot.meta, files: &slot.files };
         match event {
-            SupervisorEvent::Line { line, .. } => self.teller.tell(Told::AgentLine(task, line)),
+            SupervisorEvent::Line { line, .. } => self.teller.tell(Told::Line(Who::Agent(task), line)),
+            SupervisorEvent::Doing { what, .. } => self.teller.doing(task, what),
             SupervisorEvent::State { state, .. } => self.teller.state(task, state),
             SupervisorEvent::NotStarted { .. } => self.teller.not_started(task),
             SupervisorEvent::Ended { outcome, .. } => self.teller.ended(task, outcome),
@@ -353,6 +389,11 @@ impl Session {
 
     fn on_stalled(&mut self, id: &AgentId, silent: std::time::Duration) {
         use crate::supervisor::SlotState;
+        if let Some(SlotState::Live { live: Some(live), .. }) = self.supervisor.get(id).map(|s| &s.state)
+            && live.state == RowState::Waiting
+        {
+            return;
+        }
         let last = match self.supervisor.get(id).map(|s| &s.state) {
             Some(SlotState::Live { live: Some(live), .. }) => {
                 live.progress.activity.last().map(|a| format!("{} {}", a.tool, a.description))
@@ -367,6 +408,7 @@ impl Session {
     /// One outcome, one consumer: the call that waits for it, or a notification.
     fn on_ended(&mut self, id: &AgentId, outcome: Outcome) {
         self.say(&format!("agent {id} {}", outcome.status));
+        self.forget_questions(id);
         for watcher in self.watchers.remove(id).unwrap_or_default() {
             let _ = watcher.send(outcome.clone());
         }
@@ -374,6 +416,7 @@ impl Session {
             return;
         }
         self.count_agent(id, &outcome);
+        self.denied.extend_from_slice(&outcome.permission_denials);
         let outcome = match self.foreground.remove(id) {
             Some(waiting) => match waiting.send(outcome) {
                 Ok(()) => return,
@@ -387,47 +430,22 @@ impl Session {
         }
     }
 
-    fn on_signal(&mut self, signal: StopSignal) {
-        if self.quit.as_ref().is_some_and(|q| q.signal.is_some()) {
-            self.kill_all();
-            return;
-        }
-        let why = format!("the session was ended by {}", signal.name());
-        self.begin_quit(Some(signal), &why);
-    }
-
-    /// Ends the turn and asks every agent to stop; the loop goes on until they are gone.
-    pub(super) fn begin_quit(&mut self, signal: Option<StopSignal>, reason: &str) {
-        self.quit = Some(Quit { signal, deadline: Instant::now() + QUIT_GRACE, killed: false });
-        for id in self.supervisor.live() {
-            if !self.detached.as_ref().is_some_and(|let_go| let_go.contains(&id)) {
-                self.stop_agent(&id, reason, false);
-            }
-        }
-        self.step(AgentEvent::Cancel);
-    }
-
-    fn kill_all(&mut self) {
-        for id in self.supervisor.live() {
-            self.stop_agent(&id, "", true);
-        }
-        if let Some(quit) = &mut self.quit {
-            quit.killed = true;
-            quit.deadline = quit.deadline.min(Instant::now());
-        }
-    }
-
     pub(super) fn current_state(&self) -> LiveState {
         let mut state = self.state.clone();
         state.progress = self.driver.progress().clone();
         state.waiting_for = match self.driver.stall_reason() {
             Some(reason) => Some(reason.to_owned()),
-            None if self.driver.is_idle() && self.supervisor.any_live() => {
-                Some(format!("{} agents", self.supervisor.live().len()))
-            }
+            None if self.driver.is_idle() => self.background_in_words(),
             None => None,
         };
+        state.shells = self.shells.running();
         state
+    }
+
+    fn background_in_words(&self) -> Option<String> {
+        let counts = [(self.supervisor.live().len(), "agents"), (self.shells.running().len(), "background commands")];
+        let parts: Vec<String> = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+        (!parts.is_empty()).then(|| parts.join(" and "))
     }
 
     fn publish(&mut self) {

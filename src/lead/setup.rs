@@ -4,15 +4,18 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::mpsc;
 
 use super::cost::Ledger;
+use super::desk::Desk;
 use super::error::LeadError;
-use super::options::{SessionChoice, SessionOptions};
+use super::knowledge::Known;
+use super::options::{SessionChoice, SessionOptions, Standing};
 use super::owed::Owed;
 use super::queue::Queue;
+use super::reload::{SettingsWatch, main_policy};
 use super::report::Reported;
 use super::roles::{background_disabled, definitions, main_role, variable};
 use super::session::{Inner, Session, Sources};
@@ -23,25 +26,29 @@ use crate::core::agent::{LiveState, Owner, Progress, RegistryEntry, RowState};
 use crate::core::clock;
 use crate::core::entry::{Line, Mode as ModeLine, Place};
 use crate::core::env;
-use crate::core::frame::BUILD;
+use crate::core::frame::{Telling, build};
 use crate::core::ids::SessionId;
-use crate::core::limits;
+use crate::core::knowledge::Knowledge;
+use crate::core::limits::{self, deadlines};
 use crate::core::paths::{SessionFiles, scratchpad};
 use crate::core::provider::{Credentials, ProviderAccess};
-use crate::endpoint::{QueuePort, receive_visitors, tool_environment};
+use crate::endpoint::{Arrivals, Equipment, QueueDesk, QueuePort, hidden, receive_visitors, tool_environment};
 use crate::model::{self, MeteredModel, Model, Named, ReadAt};
-use crate::permission::Policy;
+use crate::permission::{Policy, SharedPolicy};
 use crate::proc::{Signals, sweep};
 use crate::settings::models::ResolvedModel;
 use crate::store::StoreError;
 use crate::store::atomic::{Durability, create_private_dir};
+use crate::store::fork::fork;
 use crate::store::history::{History, conversation};
 use crate::store::reader::tail;
-use crate::store::runtime::{self, Registration, RuntimeDir, list};
+use crate::store::runtime::{self, Registration, RuntimeDir, find_alive};
 use crate::store::session::{find_session, latest_session};
 use crate::store::transcript::TranscriptWriter;
 use crate::supervisor::{Given, Launcher, Supervisor, SupervisorParts};
-use crate::tool::ToolContext;
+use crate::tool::folder_instructions::FolderInstructions;
+use crate::tool::shell::{Shells, WorkingFolder};
+use crate::tool::{Background, ToolContext};
 use crate::wire::{Listener, address};
 
 /// A session about to run.
@@ -67,46 +74,68 @@ pub(super) fn open(mut options: SessionOptions, streams: Streams) -> Result<Open
     let tools_vars = [environment.clone(), secrets.clone()].concat();
     let mut access = ProviderAccess::from_vars(|name| variable(&options, name).map(str::to_owned));
     access.retry = options.settings.lead.retry;
-    let tell_lines = streams.listener.is_some();
-    let launcher = Launcher::find("lead-worker", Given { environment, secrets, access: access.clone(), tell_lines })?;
+    let telling = streams.listener.as_ref().map_or(Telling::Nothing, |listener| listener.telling());
+    let owner = options.standing.owner();
+    let given = Given { environment, secrets, access: access.clone(), telling, owner };
+    let launcher = Launcher::find("lead-worker", given)?;
     let model = open_model(&options, &access)?;
     let given = GivenAnswer::default();
     let structured = options.json_schema.as_ref().map(|s| StructuredOutput::new(s, Arc::clone(&given))).transpose()?;
     let durability = options.settings.lead.durability;
-    let (id, files, resumed) = choose(&options)?;
-    let (mut transcript, mut history) = open_transcript(&id, &files, resumed, durability, &runtime)?;
+    let (id, files, beginning) = choose(&options)?;
+    let resumed = beginning != Beginning::New;
+    let (mut transcript, mut history) = open_transcript(&id, &files, &beginning, durability, &runtime)?;
     let coordinator = resolve_mode(&mut options, &id, &mut transcript, &history, resumed)?;
     let scratchpad = make_scratchpad(&options, &id);
-    let (policy, warnings) =
-        Policy::new(options.mode, &options.rules, &options.cwd, scratchpad.as_deref(), options.home.as_deref(), false);
-    // What its tools and agents left in files is the session's own to read.
-    let policy = policy.with_readable(&[files.folder()]);
+    let known = Known::find(&options);
+    let settings = SettingsWatch::open(&options.sources);
+    let (policy, warnings) = main_policy(&options, scratchpad.as_deref(), &files, &known);
     for warning in warnings {
         tracing::warn!("{warning}");
     }
+    let policy = SharedPolicy::new(policy);
     let place = Place {
         user_type: "external".to_owned(),
         entrypoint: "sdk-cli".to_owned(),
         cwd: options.cwd.to_string_lossy().into_owned(),
         session_id: id.as_str().to_owned(),
-        version: BUILD.to_owned(),
+        version: build().to_owned(),
         git_branch: git_branch(&options.cwd),
     };
 
     let name = runtime.reserve_name();
     let socket = runtime.socket_path(&name);
-    let listener = Listener::bind(&socket)?;
-    let role = main_role(&options, &policy, coordinator, scratchpad.as_deref(), structured);
+    let spec = options.model.to_string();
+    let equipment = Equipment {
+        policy: &policy,
+        background: if background_disabled(&options) { Background::Disabled } else { Background::Offered },
+        proxy: &access.proxy,
+        skills: &known.knowledge.skills,
+        model: &spec,
+    };
+    let role = main_role(&options, &equipment, &known, coordinator, scratchpad.as_deref(), structured);
     let (entry, state) = announcement(&options, &id, &files, &socket, &role.caller.agent_type);
-    let registration = Registration::publish(&runtime, &name, &entry)?;
-    registration.set_state(&state)?;
     let (visit_sender, visits) = mpsc::channel(limits::LOOP_EVENTS);
-    tokio::spawn(receive_visitors(listener, entry, visit_sender));
+    let registration = match options.standing {
+        Standing::Lead => {
+            let listener = Listener::bind(&socket)?;
+            let registration = Registration::publish(&runtime, &name, &entry)?;
+            registration.set_state(&state)?;
+            tokio::spawn(receive_visitors(listener, entry, visit_sender));
+            Some(registration)
+        }
+        // Nobody could be answered: what is asked for meanwhile waits for the session's lock.
+        Standing::StandIn => None,
+    };
 
     let (event_sender, events) = mpsc::channel(limits::LOOP_EVENTS);
     let (call_sender, calls) = mpsc::channel(limits::LOOP_EVENTS);
+    let (question_sender, asked) = mpsc::channel(limits::LOOP_EVENTS);
     let (supervisor_sender, supervised) = mpsc::channel(limits::LOOP_EVENTS);
     let (inner_sender, inner) = mpsc::channel::<Inner>(limits::LOOP_EVENTS);
+    let (shell_sender, shell_events) = mpsc::channel(limits::LOOP_EVENTS);
+    let shells = Shells::new(shell_sender);
+    let last_folder = history.shell_cwd.clone().map(PathBuf::from);
 
     let tools_env = tool_environment(&tools_vars, id.as_str(), id.as_str(), &name, &address(&socket));
     let supervisor = Supervisor::new(SupervisorParts {
@@ -120,7 +149,9 @@ pub(super) fn open(mut options: SessionOptions, streams: Streams) -> Result<Open
         max_total: options.settings.lead.max_agents_total,
         events: supervisor_sender,
     });
-    let setting = setting(&options, coordinator, &role.toolbox, &access.credentials);
+    let setting = setting(&options, coordinator, &role.toolbox, &policy.get(), &access.credentials, &known.knowledge);
+    let instructions =
+        FolderInstructions::new(&known.knowledge, hidden(&policy), history.shown_instructions.iter().cloned());
     let mut carried = Carried::of(&history);
     if coordinator {
         carried.note(&mode_line(&id));
@@ -135,13 +166,18 @@ pub(super) fn open(mut options: SessionOptions, streams: Streams) -> Result<Open
         system: role.system,
         toolbox: role.toolbox,
         policy: policy.clone(),
+        desk: Arc::new(QueueDesk(question_sender)),
         context: ToolContext {
             cwd: options.cwd.clone(),
+            folder: Arc::new(WorkingFolder::new(&options.cwd, &options.cwd, last_folder)),
+            shells: shells.clone(),
             results: files.tool_results(),
             env: Arc::new(tools_env),
             cancel: tokio_util::sync::CancellationToken::new(),
             tool_use_id: String::new(),
             agents: Arc::new(QueuePort(call_sender)),
+            tool_state: Arc::new(std::mem::take(&mut history.tool_state).into()),
+            instructions: Arc::new(instructions),
         },
         transcript,
         history: std::mem::take(&mut history.messages),
@@ -164,6 +200,14 @@ pub(super) fn open(mut options: SessionOptions, streams: Streams) -> Result<Open
         unusable: None,
         owed: Owed::default(),
         reported: Reported::nothing(),
+        shells,
+        leftovers: Vec::new(),
+        desk: Desk::default(),
+        denied: Vec::new(),
+        arrivals: Arrivals::default(),
+        handing_over: false,
+        partings: Vec::new(),
+        idle_watchers: Vec::new(),
         options,
         model,
         ledger,
@@ -177,10 +221,11 @@ pub(super) fn open(mut options: SessionOptions, streams: Streams) -> Result<Open
         place,
         runtime,
         runtime_name: name,
-        registration: Some(registration),
+        registration,
         state,
         policy,
         scratchpad,
+        known,
         coordinator,
         driver,
         queue: Queue::default(),
@@ -196,14 +241,23 @@ pub(super) fn open(mut options: SessionOptions, streams: Streams) -> Result<Open
         published: Instant::now(),
         dirty: false,
     };
-    let sources = Sources { events, calls, supervised, inner, visits, signals, unheard: streams.unheard };
+    let unheard = streams.unheard;
+    let shells = shell_events;
+    let sources = Sources { events, calls, asked, supervised, inner, visits, shells, settings, signals, unheard };
     Ok(Opened { session, sources, history, resumed })
 }
 
-fn setting(options: &SessionOptions, coordinator: bool, toolbox: &Toolbox, credentials: &Credentials) -> Setting {
+fn setting(
+    options: &SessionOptions,
+    coordinator: bool,
+    toolbox: &Toolbox,
+    policy: &Policy,
+    credentials: &Credentials,
+    knowledge: &Knowledge,
+) -> Setting {
     Setting {
         cwd: options.cwd.clone(),
-        tools: toolbox.specs().into_iter().map(|tool| tool.name).collect(),
+        tools: toolbox.names(policy),
         model: options.model.id.clone(),
         mode: options.mode.as_str(),
         credentials: match credentials {
@@ -212,6 +266,7 @@ fn setting(options: &SessionOptions, coordinator: bool, toolbox: &Toolbox, crede
             _ => "none",
         },
         agents: definitions(options, coordinator).into_iter().map(|d| d.name).collect(),
+        skills: knowledge.skills.iter().map(|skill| skill.name.clone()).collect(),
     }
 }
 
@@ -226,17 +281,36 @@ fn open_model(options: &SessionOptions, access: &ProviderAccess) -> Result<Arc<M
     Ok(Arc::new(MeteredModel::new(named(&options.model)?, fallback)))
 }
 
-/// Which session, and whether it exists.
-fn choose(options: &SessionOptions) -> Result<(SessionId, SessionFiles, bool), LeadError> {
+/// How a session begins.
+#[derive(Debug, PartialEq)]
+enum Beginning {
+    New,
+    Resumed,
+    /// As a copy of this session.
+    Forked(SessionFiles),
+}
+
+/// Which session, and how it begins.
+fn choose(options: &SessionOptions) -> Result<(SessionId, SessionFiles, Beginning), LeadError> {
+    let (id, files, beginning) = choose_existing(options)?;
+    let Some(fork) = &options.fork else { return Ok((id, files, beginning)) };
+    if find_session(&options.config_dir, fork).is_some() {
+        return Err(LeadError::SessionExists(fork.clone()));
+    }
+    let copy = SessionFiles::of(options.config_dir.session(&options.cwd, fork));
+    Ok((fork.clone(), copy, Beginning::Forked(files)))
+}
+
+fn choose_existing(options: &SessionOptions) -> Result<(SessionId, SessionFiles, Beginning), LeadError> {
     match &options.session {
         SessionChoice::New(id) => {
             if find_session(&options.config_dir, id).is_some() {
                 return Err(LeadError::SessionExists(id.clone()));
             }
-            Ok((id.clone(), SessionFiles::of(options.config_dir.session(&options.cwd, id)), false))
+            Ok((id.clone(), SessionFiles::of(options.config_dir.session(&options.cwd, id)), Beginning::New))
         }
         SessionChoice::Resume(id) => match find_session(&options.config_dir, id) {
-            Some(files) => Ok((id.clone(), files, true)),
+            Some(files) => Ok((id.clone(), files, Beginning::Resumed)),
             None => Err(LeadError::NoSession(id.clone())),
         },
         SessionChoice::Continue => {
@@ -247,7 +321,7 @@ fn choose(options: &SessionOptions) -> Result<(SessionId, SessionFiles, bool), L
                     options.cwd.display()
                 ))
             })?;
-            Ok((id, files, true))
+            Ok((id, files, Beginning::Resumed))
         }
     }
 }
@@ -255,34 +329,50 @@ fn choose(options: &SessionOptions) -> Result<(SessionId, SessionFiles, bool), L
 fn open_transcript(
     id: &SessionId,
     files: &SessionFiles,
-    resumed: bool,
+    beginning: &Beginning,
     durability: Durability,
     runtime: &RuntimeDir,
 ) -> Result<(TranscriptWriter, History), LeadError> {
-    if !resumed {
-        return match TranscriptWriter::create(files.transcript(), durability) {
-            Ok(transcript) => Ok((transcript, conversation(&[]))),
-            Err(StoreError::Exists { .. }) => Err(LeadError::SessionExists(id.clone())),
-            Err(error) => Err(error.into()),
-        };
-    }
-    let transcript = match TranscriptWriter::open(files.transcript(), durability) {
-        Ok(transcript) => transcript,
-        Err(StoreError::Locked { .. }) => {
-            let owner = list(runtime)
-                .unwrap_or_default()
-                .into_iter()
-                .find(|r| r.alive && r.entry.role == "lead" && r.entry.session == id.as_str())
-                .map(|r| (r.entry.pid, r.entry.address));
-            return Err(LeadError::Running { session: id.clone(), owner });
-        }
-        Err(error) => return Err(error.into()),
+    let made = match beginning {
+        Beginning::New => Some(TranscriptWriter::create(files.transcript(), durability)),
+        Beginning::Forked(from) => Some(fork(from.transcript(), files.transcript(), id, durability)),
+        Beginning::Resumed => None,
     };
+    match made {
+        Some(Ok(transcript)) if *beginning == Beginning::New => return Ok((transcript, conversation(&[]))),
+        Some(Ok(transcript)) => return Ok((transcript, conversation(&tail(files.transcript())?.lines))),
+        Some(Err(StoreError::Exists { .. })) => return Err(LeadError::SessionExists(id.clone())),
+        Some(Err(error)) => return Err(error.into()),
+        None => {}
+    }
+    let transcript = take_transcript(id, files, durability, runtime)?;
     if let Some(torn) = transcript.torn() {
         tracing::warn!(torn, "a torn last line of the session's transcript was cut off");
     }
     let tail = tail(files.transcript())?;
     Ok((transcript, conversation(&tail.lines)))
+}
+
+/// A holder that is not in the registry holds it for moments only (it stands in for a lead, is about
+/// to register or has just ended) and is waited for; a registered one is the session's lead.
+fn take_transcript(
+    id: &SessionId,
+    files: &SessionFiles,
+    durability: Durability,
+    runtime: &RuntimeDir,
+) -> Result<TranscriptWriter, LeadError> {
+    let patience = Instant::now() + deadlines().lock;
+    loop {
+        match TranscriptWriter::open(files.transcript(), durability) {
+            Err(StoreError::Locked { .. }) => {}
+            opened => return Ok(opened?),
+        }
+        let owner = find_alive(runtime, |e| e.role == "lead" && e.session == id.as_str())?;
+        if owner.is_some() || Instant::now() >= patience {
+            let owner = owner.map(|r| (r.entry.pid, r.entry.address));
+            return Err(LeadError::Running { session: id.clone(), owner });
+        }
+    }
 }
 
 /// Coordinator mode (spec 2.6): the transcript's last word wins on a resume; a change is written.
@@ -298,7 +388,7 @@ fn resolve_mode(
         .or_else(|| variable(options, env::COORDINATOR_MODE).is_some_and(env::truthy).then_some(env::COORDINATOR_MODE));
     let coordinator = if resumed {
         let recorded = history.mode.as_deref() == Some("coordinator");
-        if recorded != asked.is_some() {
+        if recorded != asked.is_some() && options.standing == Standing::Lead {
             let (is, said) = if recorded {
                 ("coordinator", "this start did not ask for it")
             } else {
@@ -380,7 +470,7 @@ fn announcement(
         cwd: options.cwd.to_string_lossy().into_owned(),
         config_dir: options.config_dir.root().to_string_lossy().into_owned(),
         started: now,
-        version: BUILD.to_owned(),
+        version: build().to_owned(),
     };
     let state = LiveState {
         state: RowState::Running,
@@ -395,9 +485,7 @@ fn announcement(
         since_ms: now,
         last_event_ms: now,
         progress: Progress::default(),
+        shells: Vec::new(),
     };
     (entry, state)
 }
-
-/// How long a session that quits may take for its agents before it kills them.
-pub(super) const QUIT_GRACE: Duration = Duration::from_millis(4500);

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::ask::{Ask, Asker};
 use super::session::Session;
 use crate::core::agent::Outcome;
-use crate::core::ids::AgentId;
+use crate::core::ids::{AgentId, ShellId};
 use crate::tool::ToolOutput;
 use crate::tool::agents::{TaskStopInput, parse_input};
 
@@ -16,10 +16,12 @@ impl Session {
             let text = format!("{id} is an agent, and agents can't stop agents");
             return ask.answer(ToolOutput::error(text));
         }
-        let id = parse_input::<TaskStopInput>("TaskStop", &ask.input)
-            .and_then(|input| input.task_id.or(input.shell_id).ok_or_else(|| "task_id is missing".to_owned()))
-            .and_then(|text| self.running(&text));
-        let id = match id {
+        let text = parse_input::<TaskStopInput>("TaskStop", &ask.input)
+            .and_then(|input| input.task_id.or(input.shell_id).ok_or_else(|| "task_id is missing".to_owned()));
+        if let Some(id) = text.as_ref().ok().and_then(|text| ShellId::parse(text.trim())) {
+            return self.stop_shell_for(ask, id);
+        }
+        let id = match text.and_then(|text| self.running(&text)) {
             Ok(id) => id,
             Err(refusal) => return ask.answer(ToolOutput::error(refusal)),
         };

@@ -13,21 +13,26 @@ use tokio_util::sync::CancellationToken;
 use super::options::RunReport;
 use crate::agent::Witness;
 use crate::core::agent::{LiveState, Meta, Outcome, Progress};
-use crate::core::entry::{Line, Talk};
+use crate::core::entry::Line;
+use crate::core::frame::Telling;
 use crate::core::ids::{AgentId, SessionId};
+use crate::core::message::Block;
 use crate::core::paths::AgentFiles;
-use crate::model::CallEvent;
+use crate::model::{CallEvent, Retrying};
+use crate::supervisor::Doing;
+use crate::tool::shell::{Shell, ShellEnd};
 
 /// Something that happened.
 pub enum Told<'a> {
     /// A turn of the main conversation begins.
     Turn(&'a Setting),
-    /// A line of the main conversation is on disk.
-    Line(&'a Line),
-    /// Something happened during a call of the main conversation's model.
-    Call(CallEvent<'a>),
-    /// A line of an agent's conversation is on disk; each comes once.
-    AgentLine(Task<'a>, &'a Talk),
+    /// A line of a conversation is on disk; each comes once.
+    Line(Who<'a>, &'a Line),
+    /// Something happened during a model call. Of agents only what [`Listener::telling`] asks for, and
+    /// not when a call is sent; parts may be missing, then all that follow of that reply.
+    Call(Who<'a>, CallEvent<'a>),
+    /// A conversation is being summarised; the line of its boundary ends this.
+    Compacting(Who<'a>),
     /// An agent was started, continued or taken over.
     Started {
         /// The agent.
@@ -37,6 +42,8 @@ pub enum Told<'a> {
         /// Whether the main conversation goes on meanwhile.
         background: bool,
     },
+    /// The main conversation waits for this agent no longer, which goes on in the background.
+    Backgrounded(Task<'a>),
     /// An agent has used more tools.
     Progress {
         /// The agent.
@@ -50,8 +57,21 @@ pub enum Told<'a> {
     Ended(Task<'a>, &'a Outcome),
     /// A run of an agent did not begin.
     NotStarted(Task<'a>),
+    /// A background shell of the main conversation was started.
+    ShellStarted(&'a Shell),
+    /// A background shell of the main conversation has ended.
+    ShellEnded(&'a Shell, &'a ShellEnd),
     /// The run is over, or with [`InputKind::Messages`] what one message asked for is done.
     Result(&'a RunReport),
+}
+
+/// Whose conversation it is.
+#[derive(Clone, Copy)]
+pub enum Who<'a> {
+    /// The session's own.
+    Main,
+    /// An agent's.
+    Agent(Task<'a>),
 }
 
 /// An agent, as it is told of.
@@ -80,6 +100,8 @@ pub struct Setting {
     pub credentials: &'static str,
     /// Types of agents.
     pub agents: Vec<String>,
+    /// Names of the skills.
+    pub skills: Vec<String>,
 }
 
 /// Is told what happens in a session. Called from its loop and from its model calls, so it must not
@@ -87,6 +109,11 @@ pub struct Setting {
 pub trait Listener: Send + Sync {
     /// Something happened in this session.
     fn hear(&self, session: &SessionId, what: Told<'_>);
+
+    /// What it wants to hear of agents' conversations.
+    fn telling(&self) -> Telling {
+        Telling::Lines
+    }
 }
 
 /// What a session is connected with while it runs.
@@ -118,15 +145,19 @@ pub enum InputKind {
 }
 
 /// Something said to a session that runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum SessionInput {
     /// A message of the person.
     Message {
         /// The text.
         text: String,
+        /// All of it, in order, if it is more than text; else empty.
+        blocks: Vec<Block>,
         /// Its id, if it has one: said again it is not a second message.
         id: Option<String>,
     },
+    /// A message that can't be taken; in words. It has a result like any other.
+    Refused(String),
     /// What came can't be used, and nothing more comes; in words.
     Unusable(String),
 }
@@ -179,6 +210,25 @@ impl Teller {
         self.tell(Told::Started { task, prompt, background });
     }
 
+    /// What an agent's conversation does, beside its lines.
+    pub(super) fn doing(&mut self, task: Task<'_>, what: &Doing) {
+        let who = Who::Agent(task);
+        self.tell(match what {
+            Doing::Compacting => Told::Compacting(who),
+            Doing::Part { message_id, event } => Told::Call(who, CallEvent::Part { message_id, event }),
+            Doing::Waiting(wait) => {
+                let retry = Retrying {
+                    attempt: wait.attempt,
+                    attempts: wait.attempts,
+                    delay: Duration::from_millis(wait.delay_ms),
+                    reason: &wait.reason,
+                    discarded_message_id: wait.discarded_message_id.as_deref(),
+                };
+                Told::Call(who, CallEvent::Waiting(retry))
+            }
+        });
+    }
+
     pub(super) fn state(&mut self, task: Task<'_>, state: &LiveState) {
         let Some((since, told)) = self.tasks.get_mut(task.id) else { return };
         let progress = &state.progress;
@@ -208,10 +258,14 @@ pub(super) struct MainWitness {
 
 impl Witness for MainWitness {
     fn line(&self, line: &Line) {
-        self.listener.hear(&self.session, Told::Line(line));
+        self.listener.hear(&self.session, Told::Line(Who::Main, line));
     }
 
     fn call(&self, event: CallEvent<'_>) {
-        self.listener.hear(&self.session, Told::Call(event));
+        self.listener.hear(&self.session, Told::Call(Who::Main, event));
+    }
+
+    fn compacting(&self) {
+        self.listener.hear(&self.session, Told::Compacting(Who::Main));
     }
 }

@@ -13,7 +13,7 @@ impl Session {
     /// Whether something that is said now would be dealt with.
     pub(super) fn takes_input(&self) -> bool {
         let now = self.input_kind == Some(InputKind::Prompt) || self.driver.is_idle();
-        self.inputs.is_some() && self.quit.is_none() && now
+        self.inputs.is_some() && self.quit.is_none() && !self.handing_over && now
     }
 
     /// Something was said to the session, or nothing more will be.
@@ -21,35 +21,53 @@ impl Session {
         let is_message = self.input_kind == Some(InputKind::Messages);
         match said {
             None => self.inputs = None,
-            Some(SessionInput::Message { text, .. }) if !is_message => {
-                self.queue.push(Priority::Next, Input { text, ..Input::default() });
+            Some(SessionInput::Message { text, blocks, .. }) if !is_message => {
+                self.queue.push(Priority::Next, Input { text, blocks, ..Input::default() });
                 self.inputs = None;
             }
             Some(SessionInput::Message { id: Some(id), .. }) if self.seen.contains(&id) => {
                 tracing::warn!("message {id} was said before and is left out");
             }
-            Some(SessionInput::Message { text, id }) => {
+            Some(SessionInput::Message { text, blocks, id }) => {
                 self.seen.extend(id.clone());
-                if !self.owed.is_any() {
-                    self.reported.since = Instant::now();
-                }
-                self.owed.message();
-                self.begin_turn(vec![Input { text, msg_id: id, ..Input::default() }]);
+                self.owe();
+                self.begin_turn(vec![Input { text, blocks, msg_id: id, ..Input::default() }]);
             }
+            Some(SessionInput::Refused(why)) => self.owe_failure(why),
             Some(SessionInput::Unusable(why)) => {
                 self.inputs = None;
                 if is_message {
-                    self.owed.message();
-                    self.owed.turn_ended(&TurnEnd::Failed { status: None, message: why.clone() });
+                    self.owe_failure(why.clone());
                 }
                 self.unusable = Some(why);
             }
         }
     }
 
+    /// One more message is to have a result.
+    fn owe(&mut self) {
+        if !self.owed.is_any() {
+            self.reported.since = Instant::now();
+        }
+        self.owed.message();
+    }
+
+    /// The same for a message for which there is no turn.
+    fn owe_failure(&mut self, message: String) {
+        self.owe();
+        let end = TurnEnd::Failed { status: None, message };
+        self.owed.turn_ended(&end);
+        self.last_end = Some(end);
+    }
+
     /// Starts the next turn if something waits and none runs.
     pub(super) fn next_turn(&mut self) {
-        if self.quit.is_some() || self.detached.is_some() || !self.driver.is_idle() || self.has_failed() {
+        if self.quit.is_some()
+            || self.handing_over
+            || self.detached.is_some()
+            || !self.driver.is_idle()
+            || self.has_failed()
+        {
             return;
         }
         loop {

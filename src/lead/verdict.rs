@@ -5,6 +5,7 @@ use super::options::RunEnd;
 use super::queue::Priority;
 use super::session::Session;
 use super::structured::STRUCTURED_OUTPUT;
+use super::told::{Told, Who};
 use crate::agent::{Input, TurnEnd};
 use crate::core::agent::Outcome;
 use crate::core::clock;
@@ -35,9 +36,11 @@ impl Session {
             timestamp: clock::iso(clock::now_ms()),
             session_id: self.id.to_string(),
         };
-        if let Err(error) = self.driver.record(&Line::Switched(switch)) {
+        let line = Line::Switched(switch);
+        if let Err(error) = self.driver.record(&line) {
             tracing::warn!(%error, "the change of the model was not written down");
         }
+        self.teller.tell(Told::Line(Who::Main, &line));
         self.state.model = Some(to);
     }
 
@@ -46,7 +49,6 @@ impl Session {
     pub(super) fn take_answer(&mut self) {
         if let Some(answer) = self.given.get().filter(|_| self.verdict.is_none() && self.quit.is_none()) {
             self.verdict = Some(RunEnd::Answer(answer.to_string()));
-            self.let_go_now();
             self.begin_quit(None, "the session gave its answer");
         }
     }
@@ -60,7 +62,7 @@ impl Session {
             && self.quit.is_none()
             && self.driver.is_idle()
             && self.queue.is_empty()
-            && (self.options.detach || !self.supervisor.any_live())
+            && (self.options.detach || !(self.supervisor.any_live() || self.shells.any_open()))
             && matches!(self.last_end, Some(TurnEnd::Answer { .. }));
         if !is_missing {
             return false;
@@ -109,12 +111,15 @@ impl Session {
         }
     }
 
-    fn let_go_now(&mut self) {
+    /// With `--detach`, if it was not done before: lets go of every agent that runs.
+    pub(super) fn let_go_now(&mut self) {
         if !self.options.detach || self.detached.is_some() {
             return;
         }
         let live = self.supervisor.live();
         let let_go = live.into_iter().filter(|id| self.supervisor.command(id, Command::Release)).collect();
         self.detached = Some(let_go);
+        // Shells belong to this process and can't go on without it.
+        self.end_shells("the run ended and let its agents go (--detach)");
     }
 }

@@ -1,26 +1,31 @@
 //! What others ask of a session over its socket (spec 5.3): status, messages, stops. Who asks is
 //! computed from the peer's process, and messages from outside carry no authority (spec 2.3).
 
+use std::time::Instant;
+
 use super::queue::Priority;
-use super::roles::background_disabled;
 use super::session::Session;
-use crate::agent::Input;
+use crate::agent::{Event as AgentEvent, Input};
 use crate::core::clock;
 use crate::core::entry::{Enqueued, Line, ORIGIN_PEER, Origin};
-use crate::core::env;
 use crate::core::frame::{Delivered, Delivery, Frame};
 use crate::core::limits;
-use crate::core::text;
-use crate::endpoint::{Identity, Visit, identify};
+use crate::endpoint::{Identity, Visit, identify, may_send, stop_shell};
 use crate::settings::AcceptCrossSession;
-
-/// Messages from outside that may wait.
-const OUTSIDE_MESSAGES: usize = 256;
 
 impl Session {
     /// Answers a request that came over the session's socket.
     pub(super) fn on_visit(&mut self, visit: Visit) {
         let Visit { link, seq, frame, .. } = visit;
+        if let Frame::StopShell { id, reason } = &frame {
+            return match identify(&self.runtime, link.peer()) {
+                Identity::Person | Identity::Lead(_) => stop_shell(&self.shells, id, reason, &link, seq),
+                Identity::Agent(agent) => {
+                    let why = format!("{agent} is an agent, and agents can't stop what others run");
+                    let _ = link.reply(seq, refused(&why));
+                }
+            };
+        }
         let answer = match frame {
             Frame::Status => match &self.registration {
                 Some(registration) => Frame::StatusReply {
@@ -29,7 +34,27 @@ impl Session {
                 },
                 None => refused("the session is ending"),
             },
-            Frame::Deliver(delivery) => self.take_in(delivery, &identify(&self.runtime, link.peer())),
+            Frame::Deliver(delivery) => {
+                let identity = identify(&self.runtime, link.peer());
+                if let Err(why) = may_send(&self.runtime, &identity) {
+                    refused(&why)
+                } else if delivery.to.is_some() {
+                    return self.route(delivery, &identity, link, seq);
+                } else {
+                    let watched = delivery.notify_idle.then(|| delivery.msg_id.clone());
+                    let answer = self.take_in(delivery, &identity);
+                    if let (Some(msg_id), Frame::Delivered(Delivered { outcome, .. })) = (watched, &answer)
+                        && outcome == "queued"
+                        && self.idle_watchers.len() < limits::CONNECTIONS
+                    {
+                        self.idle_watchers.push((link.clone(), msg_id));
+                    }
+                    answer
+                }
+            }
+            Frame::Call { tool, tool_use_id, input } => {
+                return self.on_call(tool, tool_use_id, input, &identify(&self.runtime, link.peer()), link, seq);
+            }
             Frame::Stop { id: Some(id), kill, reason } => match identify(&self.runtime, link.peer()) {
                 Identity::Agent(agent) => {
                     refused(&format!("{agent} is an agent, and agents can't stop agents; its lead or the person can"))
@@ -42,15 +67,37 @@ impl Session {
             },
             Frame::Background { id } => match identify(&self.runtime, link.peer()) {
                 Identity::Agent(agent) => refused(&format!("{agent} is an agent, and agents don't move agents")),
-                Identity::Person | Identity::Lead(_) if background_disabled(&self.options) => {
-                    refused(&format!("{} is set, so nothing moves to the background", env::DISABLE_BACKGROUND))
-                }
-                Identity::Person | Identity::Lead(_) if self.foreground.remove(&id).is_some() => Frame::Done,
-                Identity::Person | Identity::Lead(_) => refused(&format!("{id} is not in the foreground")),
+                Identity::Person | Identity::Lead(_) => match self.background(&id) {
+                    Ok(()) => Frame::Done,
+                    Err(why) => refused(&why),
+                },
             },
+            Frame::HandOver => {
+                self.partings.push(link.clone());
+                self.begin_hand_over(&identify(&self.runtime, link.peer()))
+            }
+            Frame::Questions => self.open_questions(),
+            Frame::Permit { id, verdict, always } => return self.permit(&id, verdict, always, link, seq),
             _ => Frame::Error { code: "unsupported".to_owned(), message: "a lead can't do that".to_owned() },
         };
         let _ = link.reply(seq, answer);
+    }
+
+    /// Finishes the turn and lets the session go (spec 4.4): agents go on, and whoever resumes the
+    /// session takes them over with all that they have to say.
+    fn begin_hand_over(&mut self, identity: &Identity) -> Frame {
+        if *identity != Identity::Person {
+            return refused(&format!(
+                "{} is an agent or session, and only the person hands one over",
+                identity.label()
+            ));
+        }
+        if self.quit.is_some() || self.detached.is_some() {
+            return refused("the session is ending");
+        }
+        self.handing_over = true;
+        self.say("the session is handed over after this turn");
+        Frame::Done
     }
 
     /// A message from outside the session: on disk first, then the sender is told.
@@ -58,14 +105,14 @@ impl Session {
         let delivered = |outcome: &str, message: &str| {
             Frame::Delivered(Delivered { outcome: outcome.to_owned(), message: message.to_owned() })
         };
-        if delivery.to.is_some() {
-            return delivered("refused", "this session does not route messages from outside to its agents");
-        }
         if self.options.settings.lead.accept_cross_session == AcceptCrossSession::Off && *identity != Identity::Person {
             return delivered("refused", "this session takes no messages from others (lead.acceptCrossSession)");
         }
         if self.quit.is_some() {
             return delivered("refused", "the session is ending");
+        }
+        if self.handing_over {
+            return delivered("refused", "the session is being handed over; send it to the next lead");
         }
         if delivery.text.len() > limits::MESSAGE_BYTES {
             return delivered("refused", &format!("messages are at most {} bytes", limits::MESSAGE_BYTES));
@@ -73,21 +120,14 @@ impl Session {
         if self.seen.contains(&delivery.msg_id) {
             return delivered("queued", "this message was taken in before");
         }
-        if self.queue.snapshot().iter().filter(|e| e.input.msg_id.is_some()).count() >= OUTSIDE_MESSAGES {
-            return delivered("refused", &format!("{OUTSIDE_MESSAGES} messages wait already"));
-        }
         let from = identity.label();
-        let (text, origin) = match identity {
-            Identity::Person => (delivery.text, None),
-            _ => (
-                format!(
-                    "<cross-session-message from=\"{}\">\n{}\n</cross-session-message>",
-                    text::escape_attribute(&from),
-                    text::escape(&delivery.text)
-                ),
-                Some(Origin { kind: ORIGIN_PEER.to_owned(), task_id: None, run: None }),
-            ),
-        };
+        let waiting = self.queue.snapshot().iter().filter(|e| e.input.msg_id.is_some()).count();
+        if let Err(why) = self.arrivals.admit(&from, waiting, Instant::now()) {
+            return delivered("refused", &why);
+        }
+        let text = identity.heard(&delivery.text);
+        let origin =
+            (*identity != Identity::Person).then(|| Origin { kind: ORIGIN_PEER.to_owned(), task_id: None, run: None });
         let enqueued = Enqueued {
             msg_id: delivery.msg_id.clone(),
             from: from.clone(),
@@ -99,8 +139,16 @@ impl Session {
             return delivered("refused", &format!("the session can't write the message down: {error}"));
         }
         self.seen.insert(delivery.msg_id.clone());
-        let input = Input { text, origin, msg_id: Some(delivery.msg_id), from: Some(from), is_meta: false };
-        self.queue.push(Priority::Next, input);
+        let input = Input { text, origin, msg_id: Some(delivery.msg_id), from: Some(from), ..Input::default() };
+        if delivery.now && *identity == Identity::Person {
+            if !self.driver.is_idle() {
+                self.step(AgentEvent::Inputs(vec![input]));
+                return delivered("queued", "the session sees it at its next step");
+            }
+            self.queue.push(Priority::Now, input);
+        } else {
+            self.queue.push(Priority::Next, input);
+        }
         delivered("queued", "the session sees it with its next turn")
     }
 }

@@ -13,23 +13,22 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Something that answers requests.
 pub trait Model: Send + Sync {
-    /// One request, one reply. Ends early with [`ModelError::Cancelled`] when `cancel` fires.
-    fn call<'a>(
-        &'a self,
-        request: &'a Request,
-        cancel: &'a CancellationToken,
-    ) -> BoxFuture<'a, Result<Reply, ModelError>>;
-
-    /// Like [`Self::call`], and tells `observer` what happens meanwhile. A provider without
-    /// anything to tell leaves this out.
+    /// One request, one reply; `observer` is told what happens meanwhile. Ends early with
+    /// [`ModelError::Cancelled`] when `cancel` fires.
     fn call_observed<'a>(
         &'a self,
         request: &'a Request,
         cancel: &'a CancellationToken,
         observer: &'a dyn Observer,
+    ) -> BoxFuture<'a, Result<Reply, ModelError>>;
+
+    /// Like [`Self::call_observed`], and nobody is told anything.
+    fn call<'a>(
+        &'a self,
+        request: &'a Request,
+        cancel: &'a CancellationToken,
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
-        let _ = observer;
-        self.call(request, cancel)
+        self.call_observed(request, cancel, &Unobserved)
     }
 }
 
@@ -74,7 +73,7 @@ pub struct Retrying<'a> {
 }
 
 /// Tells nobody.
-pub(super) struct Unobserved;
+struct Unobserved;
 
 impl Observer for Unobserved {
     fn observe(&self, _: CallEvent<'_>) {}
@@ -100,6 +99,13 @@ pub enum ModelError {
         /// What the provider said.
         message: String,
     },
+    /// The provider refuses thoughts in the conversation: another model had them, or what came
+    /// before them has changed. They may be left out.
+    #[error("the model does not take the thoughts in the conversation: {message}")]
+    Thoughts {
+        /// What the provider said.
+        message: String,
+    },
     /// No whole reply came, as often as it was tried: no connection, a cut or broken stream.
     #[error("no reply: {0}")]
     NoReply(String),
@@ -120,13 +126,30 @@ impl ModelError {
         if status == 413 || (status == 400 && says_too_long(&message)) {
             return Self::Overflow { status, message };
         }
+        if status == 400 && says_thoughts_misfit(&message) {
+            return Self::Thoughts { message };
+        }
         Self::Api { status, message }
+    }
+
+    /// Whether the same request may fare better at another time, or with another model.
+    pub(super) fn may_pass(&self) -> bool {
+        match self {
+            Self::Api { status, .. } => matches!(status, 408 | 409 | 429 | 500..=599),
+            Self::NoReply(_) => true,
+            Self::Overflow { .. }
+            | Self::Thoughts { .. }
+            | Self::Cancelled
+            | Self::NoCredentials
+            | Self::Unusable(_) => false,
+        }
     }
 
     /// The HTTP status the provider answered with, if it answered.
     pub fn status(&self) -> Option<u16> {
         match self {
             Self::Api { status, .. } | Self::Overflow { status, .. } => Some(*status),
+            Self::Thoughts { .. } => Some(400),
             Self::NoReply(_) | Self::Cancelled | Self::NoCredentials | Self::Unusable(_) => None,
         }
     }
@@ -138,4 +161,38 @@ fn says_too_long(message: &str) -> bool {
     ["prompt is too long", "prompt too long", "exceed context limit", "context window", "maximum context length"]
         .iter()
         .any(|part| message.contains(part))
+}
+
+/// Whether an error's message says that thoughts were changed, or are not this model's or not of
+/// this conversation.
+fn says_thoughts_misfit(message: &str) -> bool {
+    let message = message.to_lowercase();
+    let is_refused = ["cannot be modified", "signature", "bound to a different"].iter().any(|p| message.contains(p));
+    is_refused && (message.contains("thinking") || message.contains("bound to a different conversation"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_thoughts_are_told_from_other_mistakes() {
+        let refused = |status, message: &str| {
+            matches!(ModelError::answered(status, message.to_owned()), ModelError::Thoughts { .. })
+        };
+        assert!(refused(400, "messages.3.content.0: `thinking` blocks in the latest message cannot be modified."));
+        assert!(refused(400, "messages.1.content.0: Invalid `signature` in `thinking` block"));
+        assert!(refused(400, "messages.1: The block is bound to a different conversation"));
+        assert!(!refused(400, "\"thinking.type.disabled\" is not supported for this model."));
+        assert!(!refused(400, "messages.1: the field text cannot be modified"));
+        assert!(!refused(500, "Invalid `signature` in `thinking` block"));
+    }
+
+    #[test]
+    fn what_passes_is_what_another_model_or_another_time_may_answer() {
+        let api = |status| ModelError::answered(status, String::new()).may_pass();
+        assert!([408, 409, 429, 500, 529, 599].into_iter().all(api));
+        assert!([400, 401, 403, 404, 413, 499, 600].into_iter().all(|status| !api(status)));
+        assert!(ModelError::NoReply(String::new()).may_pass() && !ModelError::Cancelled.may_pass());
+    }
 }

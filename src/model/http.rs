@@ -1,45 +1,23 @@
-//! The way to a provider: one HTTP/1.1 client that is made at the first request, since loading the
-//! system's TLS roots takes milliseconds that a start must not pay. For every provider.
+//! Where a provider's API is, and the client that reaches it.
 //!
-//! Plain http is spoken with this machine only. A proxy serves https alone, through a tunnel.
+//! Plain http is spoken with this machine only.
 
-use std::error::Error;
 use std::fmt;
-use std::net::IpAddr;
-use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::{Request, Response, Uri};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::client::legacy::connect::proxy::Tunnel;
-use hyper_util::client::proxy::matcher::Matcher;
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls::{ClientConfig, RootCertStore};
-use tokio::net::TcpStream;
-use tower_service::Service;
 
 use super::call::ModelError;
 use crate::core::provider::Proxy;
-
-/// How long a connection waits for its next request.
-const IDLE: Duration = Duration::from_secs(60);
-/// A peer that is gone is noticed after this and three times a third of it.
-const KEEP_ALIVE: Duration = Duration::from_secs(60);
-
-type BoxError = Box<dyn Error + Send + Sync>;
+use crate::http::{Client, SendError, is_loopback};
 
 /// Where an API is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BaseUrl {
     text: String,
-    uri: Uri,
     is_loopback: bool,
 }
 
@@ -64,7 +42,7 @@ impl BaseUrl {
             Some("http") => return refuse(&format!("{host} is another machine, which is reached by https only")),
             _ => return refuse("it begins neither with https:// nor with http://"),
         }
-        Ok(Self { text, uri, is_loopback })
+        Ok(Self { text, is_loopback })
     }
 
     /// Whether it is on this machine.
@@ -76,10 +54,6 @@ impl BaseUrl {
     pub fn join(&self, path: &str) -> String {
         format!("{}{path}", self.text)
     }
-
-    fn is_https(&self) -> bool {
-        self.uri.scheme_str() == Some("https")
-    }
 }
 
 impl fmt::Display for BaseUrl {
@@ -88,23 +62,16 @@ impl fmt::Display for BaseUrl {
     }
 }
 
-fn is_loopback(host: &str) -> bool {
-    let bare = host.trim_start_matches('[').trim_end_matches(']');
-    host.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
-}
-
 /// A client of one API.
 pub struct Http {
     base: BaseUrl,
-    proxy: Proxy,
-    connect: Duration,
-    client: OnceLock<Result<Client<Connector, Full<Bytes>>, String>>,
+    client: Client,
 }
 
 impl Http {
     /// Nothing is loaded or opened yet; `connect` is the longest that a connection may take.
     pub fn new(base: BaseUrl, proxy: Proxy, connect: Duration) -> Self {
-        Self { base, proxy, connect, client: OnceLock::new() }
+        Self { base, client: Client::new(proxy, connect) }
     }
 
     /// Where the API is.
@@ -112,150 +79,51 @@ impl Http {
         &self.base
     }
 
-    /// Sends a request; returns when the head of the answer is there. The error says what failed,
-    /// and is [`SendError::Unusable`] if it would fail each time.
+    /// Sends a request; returns when the head of the answer is there.
     pub async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, SendError> {
-        let client = self.client.get_or_init(|| {
-            let roots = if self.base.is_https() { roots() } else { RootCertStore::empty() };
-            Ok(client(Connector::new(&self.base, &self.proxy, self.connect, roots)?))
-        });
-        match client {
-            Ok(client) => client.request(request).await.map_err(|e| SendError::Failed(chain(&e))),
-            Err(what) => Err(SendError::Unusable(what.clone())),
-        }
+        self.client.send(request).await
     }
-}
-
-fn client(connector: Connector) -> Client<Connector, Full<Bytes>> {
-    // No timer: what idles too long is found at the next request, and nothing wakes up for it.
-    Client::builder(TokioExecutor::new()).pool_idle_timeout(IDLE).pool_max_idle_per_host(2).build(connector)
-}
-
-/// Why no answer came.
-#[derive(Debug, thiserror::Error)]
-pub enum SendError {
-    /// The connection could not be made, or broke.
-    #[error("{0}")]
-    Failed(String),
-    /// No client could be made.
-    #[error("{0}")]
-    Unusable(String),
-}
-
-/// An error with its causes, in one line.
-pub fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let cause_text = cause.to_string();
-        if !text.ends_with(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        next = cause.source();
-    }
-    text
-}
-
-/// Makes connections, within a deadline that holds for all of it: name, TCP, tunnel, TLS.
-#[derive(Clone)]
-struct Connector {
-    route: Route,
-    deadline: Duration,
-}
-
-#[derive(Clone)]
-enum Route {
-    Direct(HttpsConnector<HttpConnector>),
-    Tunnelled(HttpsConnector<Tunnel<HttpConnector>>),
-}
-
-impl Connector {
-    fn new(base: &BaseUrl, proxy: &Proxy, deadline: Duration, roots: RootCertStore) -> Result<Self, String> {
-        let mut tcp = HttpConnector::new();
-        tcp.enforce_http(false);
-        tcp.set_nodelay(true);
-        tcp.set_keepalive(Some(KEEP_ALIVE));
-        tcp.set_keepalive_interval(Some(KEEP_ALIVE / 3));
-        tcp.set_keepalive_retries(Some(3));
-        let tls = HttpsConnectorBuilder::new().with_tls_config(tls_config(roots)?).https_or_http().enable_http1();
-        let route = match tunnel(base, proxy, &tcp)? {
-            Some(tunnel) => Route::Tunnelled(tls.wrap_connector(tunnel)),
-            None => Route::Direct(tls.wrap_connector(tcp)),
-        };
-        Ok(Self { route, deadline })
-    }
-}
-
-impl Service<Uri> for Connector {
-    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
-    type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
-
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        match &mut self.route {
-            Route::Direct(route) => route.poll_ready(cx),
-            Route::Tunnelled(route) => route.poll_ready(cx),
-        }
-    }
-
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let connecting = match &mut self.route {
-            Route::Direct(route) => route.call(uri),
-            Route::Tunnelled(route) => route.call(uri),
-        };
-        let deadline = self.deadline;
-        Box::pin(async move {
-            match tokio::time::timeout(deadline, connecting).await {
-                Ok(connected) => connected,
-                Err(_) => Err(format!("no connection within {deadline:?}").into()),
-            }
-        })
-    }
-}
-
-/// The proxy's tunnel, if there is a proxy for this address.
-fn tunnel(base: &BaseUrl, proxy: &Proxy, tcp: &HttpConnector) -> Result<Option<Tunnel<HttpConnector>>, String> {
-    let Some(https) = proxy.https.as_deref().filter(|_| base.is_https() && !base.is_loopback()) else {
-        return Ok(None);
-    };
-    let matcher = Matcher::builder().https(https).no(proxy.bypass.as_deref().unwrap_or_default()).build();
-    let Some(found) = matcher.intercept(&base.uri) else {
-        let bypassed = Matcher::builder().https(https).build().intercept(&base.uri).is_some();
-        return if bypassed { Ok(None) } else { Err("the proxy in HTTPS_PROXY is no URL".to_owned()) };
-    };
-    if found.uri().scheme_str() != Some("http") {
-        return Err("the proxy in HTTPS_PROXY is not reached by http://, the only kind that is supported".to_owned());
-    }
-    let tunnel = Tunnel::new(found.uri().clone(), tcp.clone());
-    Ok(Some(match found.basic_auth() {
-        Some(auth) => tunnel.with_auth(auth.clone()),
-        None => tunnel,
-    }))
-}
-
-fn tls_config(roots: RootCertStore) -> Result<ClientConfig, String> {
-    // The provider is named, so that nothing depends on one installed for the whole process.
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|e| format!("TLS can't be set up: {e}"))?;
-    Ok(builder.with_root_certificates(roots).with_no_client_auth())
-}
-
-/// The system's roots (or those of `SSL_CERT_FILE`); a machine without any gets Mozilla's.
-fn roots() -> RootCertStore {
-    let mut store = RootCertStore::empty();
-    let native = rustls_native_certs::load_native_certs();
-    for error in &native.errors {
-        tracing::warn!("TLS roots: {error}");
-    }
-    store.add_parsable_certificates(native.certs);
-    if store.is_empty() {
-        store.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-    }
-    store
 }
 
 #[cfg(test)]
-#[path = "http_tests.rs"]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_http_stays_on_this_machine() {
+        for good in
+            ["http://127.0.0.1:80", "http://127.9.9.9", "http://localhost:1/", "http://[::1]:5/v", "http://LocalHost"]
+        {
+            assert!(BaseUrl::parse(good).is_ok_and(|u| u.is_loopback()), "{good}");
+        }
+        for good in ["https://api.example.com", " https://10.0.0.1:8443/gate/way/ "] {
+            assert!(BaseUrl::parse(good).is_ok_and(|u| !u.is_loopback()), "{good}");
+        }
+        let bad = [
+            ("http://example.com", "another machine"),
+            ("http://10.0.0.1:80", "another machine"),
+            ("http://localhost.example.com", "another machine"),
+            ("http://0.0.0.0:1", "another machine"),
+            ("http://127.0.0.1@example.com/", "user name"),
+            ("https://me:pw@example.com", "user name"),
+            ("https://example.com/?a=b", "query"),
+            ("ftp://localhost", "begins neither"),
+            ("localhost:80", ""),
+            ("/v1", "no host"),
+            ("", ""),
+            ("http://", ""),
+        ];
+        for (text, part) in bad {
+            let error = BaseUrl::parse(text).err().map(|e| e.to_string()).unwrap_or_default();
+            assert!(error.contains("can't be used") && error.contains(part), "{text}: {error}");
+            assert!(!error.contains("pw"), "{error}");
+        }
+    }
+
+    #[test]
+    fn paths_are_put_below_the_address() {
+        let join = |base: &str| BaseUrl::parse(base).map(|u| u.join("/v1/messages")).unwrap();
+        assert_eq!(join("https://a.example/"), "https://a.example/v1/messages");
+        assert_eq!(join("http://localhost:1/gate//"), "http://localhost:1/gate/v1/messages");
+    }
+}

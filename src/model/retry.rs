@@ -48,13 +48,10 @@ impl Failed {
     /// The provider answered with an error, before or within a reply.
     pub fn answered(status: u16, message: String, retry_after: Option<Duration>, message_id: Option<&str>) -> Self {
         let error = ModelError::answered(status, message);
-        match status {
-            _ if matches!(error, ModelError::Overflow { .. }) => Self::Lasting(error),
-            408 | 409 | 429 | 500..=599 => {
-                Self::Passing(Passing { error, retry_after, message_id: message_id.map(str::to_owned) })
-            }
-            _ => Self::Lasting(error),
+        if error.may_pass() {
+            return Self::Passing(Passing { error, retry_after, message_id: message_id.map(str::to_owned) });
         }
+        Self::Lasting(error)
     }
 }
 

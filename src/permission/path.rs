@@ -15,7 +15,7 @@ const MOST_LINKS: u32 = 40;
 const OPEN_IN_CLAUDE: [&str; 3] = ["worktrees", "agent-memory", "agent-memory-local"];
 
 /// Files that a shell or git obeys when it starts.
-const START_UP: [&str; 20] = [
+const START_UP: [&str; 24] = [
     ".bashrc",
     ".bash_profile",
     ".bash_login",
@@ -36,7 +36,14 @@ const START_UP: [&str; 20] = [
     ".inputrc",
     "config.fish",
     ".gitconfig",
+    ".xprofile",
+    ".xsession",
+    ".xinitrc",
+    ".pam_environment",
 ];
+
+/// Folders of files like these, with the one they lie in.
+const START_UP_FOLDERS: [(&str, &str); 3] = [(".config", "git"), (".config", "fish"), (".config", "autostart")];
 
 /// A path as it was given and as it resolves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,9 +55,17 @@ pub(super) struct Target {
 }
 
 impl Target {
+    /// As this process would find it.
     pub(super) fn new(path: &Path, base: &Path) -> Self {
         let absolute = base.join(path);
-        Self { named: normalise(&absolute), real: follow(&absolute) }
+        Self { named: normalise(&absolute), real: follow(&absolute, None) }
+    }
+
+    /// As a command would that is run in `dir`: what `/proc` tells of a process about itself is not
+    /// what it tells this one.
+    pub(super) fn of_command(path: &Path, dir: &Path) -> Self {
+        let absolute = dir.join(path);
+        Self { named: normalise(&absolute), real: follow(&absolute, Some(dir)) }
     }
 
     /// Both forms, once if they are the same.
@@ -106,8 +121,9 @@ pub(super) fn normalise(path: &Path) -> PathBuf {
 }
 
 /// Follows every symlink on the way as the kernel would, `..` included; what does not exist is
-/// kept by name.
-fn follow(path: &Path) -> PathBuf {
+/// kept by name. `dir` is the working folder of the process that will do it, if it is another one.
+fn follow(path: &Path, dir: Option<&Path>) -> PathBuf {
+    let own = PathBuf::from(format!("/proc/{}", std::process::id()));
     let mut out = PathBuf::from("/");
     let mut left: VecDeque<OsString> = path.components().map(|c| c.as_os_str().to_owned()).collect();
     let mut links = 0;
@@ -120,7 +136,8 @@ fn follow(path: &Path) -> PathBuf {
             }
             _ => {
                 let next = out.join(&name);
-                match std::fs::read_link(&next) {
+                let theirs = dir.filter(|_| name == "cwd" && next.starts_with(&own)).map(Path::to_path_buf);
+                match theirs.map_or_else(|| std::fs::read_link(&next), Ok) {
                     Ok(target) if links < MOST_LINKS => {
                         links += 1;
                         for part in target.components().rev() {
@@ -149,28 +166,38 @@ pub(super) fn protected(target: &Target) -> Option<String> {
         });
         match (secret, names.last()) {
             (Some(folder), _) => Some(format!("{} is under {folder}/", path.display())),
-            (None, Some(last)) if START_UP.contains(&last.as_str()) => {
-                Some(format!("{} is read by shells or git when they start", path.display()))
+            (None, Some(last)) if START_UP.contains(&last.as_str()) || in_start_up_folder(&names) => {
+                Some(format!("{} is read by shells or other programs when they start", path.display()))
             }
             _ => None,
         }
     })
 }
 
-/// Whether git, run in `dir`, would take its configuration from a `.git` it finds upwards, and not
-/// from files in plain sight that make a folder look like a repository: writing those needs no
-/// permission for `.git/`, and a configuration can name programs to run.
-pub(super) fn git_is_ordinary(dir: &Path) -> bool {
+fn in_start_up_folder(names: &[String]) -> bool {
+    let pairs = names.windows(2).take(names.len().saturating_sub(2));
+    pairs.into_iter().any(|pair| START_UP_FOLDERS.contains(&(pair[0].as_str(), pair[1].as_str())))
+}
+
+/// The folder whose `.git` git, run in `dir`, takes its configuration from, none outside of a
+/// repository; an error where files in plain sight make a folder look like one: writing those needs
+/// no permission for `.git/`, and a configuration can name programs to run.
+pub(super) fn git_root(dir: &Path) -> Result<Option<PathBuf>, DressedUp> {
+    let exists = |path: PathBuf| path.symlink_metadata().is_ok();
     for folder in dir.ancestors() {
-        if folder.join(".git").symlink_metadata().is_ok() {
-            return true;
+        if exists(folder.join("HEAD")) && exists(folder.join("objects")) {
+            return Err(DressedUp);
         }
-        if folder.join("HEAD").symlink_metadata().is_ok() && folder.join("objects").symlink_metadata().is_ok() {
-            return false;
+        if exists(folder.join(".git")) {
+            return Ok(Some(folder.to_path_buf()));
         }
     }
-    true
+    Ok(None)
 }
+
+/// A folder that git may take for a repository and that no `.git` says is one.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct DressedUp;
 
 #[cfg(test)]
 mod tests {
@@ -222,26 +249,55 @@ mod tests {
             ".claude/settings.json",
             ".claude/worktrees",
             "/h/.bashrc",
+            "/h/.config/git/config",
+            "/h/.config/fish/functions/x",
         ] {
             assert!(is(yes), "{yes}");
         }
         for yes in [".claude/worktrees/../settings.json", ".claude/worktrees/w/.git", ".claude/worktrees/w/.claude/x"] {
             assert!(is(yes), "{yes}");
         }
-        for no in [".github/x", ".gitignore", ".claude/worktrees/w/a.rs", ".claude/agent-memory/t/MEMORY.md", "bashrc"]
-        {
+        for no in [
+            ".github/x",
+            ".gitignore",
+            ".claude/worktrees/w/a.rs",
+            ".claude/agent-memory/t/MEMORY.md",
+            ".claude/agent-memory-local/t/x/y",
+            "bashrc",
+            ".config/git",
+            "x/.config/other/git",
+        ] {
             assert!(!is(no), "{no}");
         }
     }
 
     #[test]
-    fn a_folder_dressed_up_as_a_repository_is_not_ordinary() {
+    fn the_repository_of_a_folder() {
         let dir = tempfile::tempdir().unwrap();
         let repo = dir.path();
         std::fs::create_dir_all(repo.join(".git")).unwrap();
         std::fs::create_dir_all(repo.join("sub/objects")).unwrap();
-        assert!(git_is_ordinary(repo) && git_is_ordinary(&repo.join("sub")));
+        for folder in [repo.to_path_buf(), repo.join("sub"), repo.join("sub/gone")] {
+            assert_eq!(git_root(&folder), Ok(Some(repo.to_path_buf())));
+        }
         std::fs::write(repo.join("sub/HEAD"), "ref: refs/heads/x").unwrap();
-        assert!(!git_is_ordinary(&repo.join("sub")));
+        assert_eq!(git_root(&repo.join("sub")), Err(DressedUp));
+        // An empty `.git` is none to git, which then looks at the folder itself.
+        std::fs::create_dir(repo.join("sub/.git")).unwrap();
+        assert_eq!(git_root(&repo.join("sub")), Err(DressedUp));
+        std::fs::create_dir_all(repo.join("other/.git")).unwrap();
+        assert_eq!(git_root(&repo.join("other/x")), Ok(Some(repo.join("other"))));
+    }
+
+    #[test]
+    fn what_proc_tells_of_itself_is_told_to_the_process_that_asks() {
+        let of_command = |p: &str| Target::of_command(Path::new(p), Path::new("/nowhere/p")).real;
+        for own in ["/proc/self/cwd/a", "/proc/thread-self/cwd/a", "/proc/self/task/../cwd/a", "/proc/./self//cwd/a"] {
+            assert_eq!(of_command(own), Path::new("/nowhere/p/a"), "{own}");
+        }
+        assert_eq!(of_command("/proc/self/cwd/../x"), Path::new("/nowhere/x"));
+        assert_eq!(of_command("/proc/self/root/etc/hosts"), Path::new("/etc/hosts"));
+        let here = std::env::current_dir().unwrap().canonicalize().unwrap();
+        assert_eq!(Target::new(Path::new("/proc/self/cwd/a"), Path::new("/nowhere")).real, here.join("a"));
     }
 }

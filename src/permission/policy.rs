@@ -142,10 +142,16 @@ impl Policy {
 
     /// Decides about a call of `tool` with `input`.
     pub fn decide(&self, tool: &str, input: &Value) -> Decision {
+        self.decide_from(tool, input, &self.cwd)
+    }
+
+    /// Decides about a call of `tool`; a shell command would run in `folder`, which need not be the
+    /// folder that everything else is relative to.
+    pub fn decide_from(&self, tool: &str, input: &Value, folder: &Path) -> Decision {
         let tool = canonical(tool);
         let decision = match kind(tool) {
             Kind::Bash => match input.get("command").and_then(Value::as_str) {
-                Some(command) => self.decide_command(command),
+                Some(command) => self.decide_command(command, folder),
                 None => Decision::deny("`command` is missing: give the command line as a string"),
             },
             Kind::Reads(key) | Kind::Edits(key) => match self.target(tool, key, input) {
@@ -326,9 +332,9 @@ fn kind(tool: &str) -> Kind {
         "NotebookEdit" => Kind::Edits("notebook_path"),
         "Bash" => Kind::Bash,
         "WebFetch" | "WebSearch" => Kind::Network,
-        "Agent" | "SendMessage" | "TodoWrite" | "StructuredOutput" | "ToolSearch" | "TeamCreate" | "TeamDelete"
-        | "AskUserQuestion" | "ExitPlanMode" | "TaskCreate" | "TaskGet" | "TaskList" | "TaskUpdate" | "TaskStop"
-        | "TaskOutput" => Kind::Internal,
+        "Agent" | "SendMessage" | "Skill" | "TodoWrite" | "StructuredOutput" | "ToolSearch" | "TeamCreate"
+        | "TeamDelete" | "AskUserQuestion" | "ExitPlanMode" | "TaskCreate" | "TaskGet" | "TaskList" | "TaskUpdate"
+        | "TaskStop" | "TaskOutput" => Kind::Internal,
         name if name.starts_with("mcp__") => Kind::Network,
         _ => Kind::Other,
     }

@@ -1,6 +1,6 @@
 //! The commands that change nothing (spec 8.2) and the options with which they do after all.
 
-use super::shell::{Expansion, Part, Word};
+use super::shell::{Expansion, HARMLESS_VARIABLES, Part, Word};
 
 /// What a simple command is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,9 +13,8 @@ pub(super) enum Verdict {
     Other(&'static str),
 }
 
-/// Variables that change how text looks and nothing else.
-const HARMLESS_VARIABLES: [&str; 5] = ["LC_ALL", "LANG", "TZ", "NO_COLOR", "COLUMNS"];
-
+/// Those that only read whatever they are given. `cd` is among them because it changes nothing that
+/// outlives the command; where it leads to is followed by the splitter.
 const ANY_ARGUMENTS: [&str; 16] = [
     "cd", "ls", "cat", "head", "tail", "wc", "pwd", "echo", "grep", "cut", "diff", "stat", "du", "which", "true",
     "false",
@@ -90,15 +89,15 @@ fn sort_writes(words: &[Word]) -> bool {
 
 /// A second operand is the file that is written.
 fn uniq_writes(words: &[Word]) -> bool {
-    let mut operands = 0;
+    let (mut operands, mut options) = (0, true);
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match word.text.as_str() {
-            "-f" | "-s" | "-w" => {
+            "-f" | "-s" | "-w" if options => {
                 words.next();
             }
-            "-" => operands += 1,
-            option if option.starts_with('-') => {}
+            "--" if options => options = false,
+            option if options && option.len() > 1 && option.starts_with('-') => {}
             // A pattern can become two operands.
             _ => operands += if word.expansion == Expansion::None { 1 } else { 2 },
         }
@@ -119,9 +118,22 @@ fn rg_acts(words: &[Word]) -> bool {
     texts(words).any(named) || has_short(words, &['z'])
 }
 
-/// `printf -v NAME` sets a variable, also `PATH`.
+/// `printf -v NAME` and `printf %n NAME` set a variable, also `PATH`.
 fn printf_assigns(words: &[Word]) -> bool {
-    words.first().is_some_and(|first| !is_certain(first) || first.text.starts_with("-v"))
+    let format = match words {
+        [first, second, ..] if first.text == "--" => second,
+        [first, ..] => first,
+        [] => return false,
+    };
+    !is_certain(format) || format.text.starts_with("-v") || format.expansion != Expansion::None || counts(&format.text)
+}
+
+/// Whether the format has a conversion that ends in `n`.
+fn counts(format: &str) -> bool {
+    format.replace("%%", "").split('%').skip(1).any(|conversion| {
+        let end = conversion.trim_start_matches(|c: char| c.is_ascii_digit() || "-+ #'0*.hlLjzt".contains(c));
+        end.starts_with('n')
+    })
 }
 
 fn git_acts(words: &[Word]) -> bool {

@@ -4,15 +4,10 @@ use std::path::{Path, PathBuf};
 
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
+use super::command::{CommandPattern, Touch};
 use super::path::Target;
 use super::shell::Part;
 use crate::core::frame::ScopedRule;
-
-/// Commands that run the command behind them.
-const WRAPPERS: [&str; 13] = [
-    "sudo", "doas", "env", "nohup", "timeout", "xargs", "command", "builtin", "exec", "nice", "stdbuf", "setsid",
-    "busybox",
-];
 
 /// A rule that was understood.
 #[derive(Clone, Debug)]
@@ -33,18 +28,12 @@ enum Pattern {
     AgentType(String),
 }
 
-#[derive(Clone, Debug)]
-enum CommandPattern {
-    Exact(String),
-    Prefix(String),
-    /// `*` stands for any characters.
-    Wildcard(String),
-}
-
 /// A gitignore-style pattern and the folder it starts from.
 #[derive(Clone, Debug)]
 struct PathPattern {
     root: Target,
+    /// What is known of the path of everything that matches.
+    beginning: Target,
     matcher: Gitignore,
 }
 
@@ -147,35 +136,31 @@ impl Rule {
         matches!(&self.pattern, Pattern::Command(CommandPattern::Exact(exact)) if exact == line)
     }
 
-    /// Whether the command may be what the rule is about, in any disguise that can be seen through
-    /// (to deny or ask).
-    pub(super) fn touches_command(&self, part: &Part) -> bool {
-        let Pattern::Command(pattern) = &self.pattern else { return matches!(self.pattern, Pattern::Any) };
-        if pattern.matches(&part.raw()) {
-            return true;
+    /// Whether the command is what the rule is about, or may become it (to deny or ask).
+    pub(super) fn touches_command(&self, part: &Part) -> Touch {
+        match &self.pattern {
+            Pattern::Any => Touch::Yes,
+            Pattern::Command(pattern) => pattern.touches(part),
+            _ => Touch::No,
         }
-        for at in 0..part.words.len() {
-            let text = part.resolved(at);
-            let name = part.words[at].text.as_str();
-            let bare = name.rsplit('/').next().unwrap_or(name);
-            if pattern.matches(&text) || pattern.matches(&format!("{bare}{}", &text[name.len()..])) {
-                return true;
-            }
-            if at == 0 && !WRAPPERS.contains(&bare) {
-                return false;
-            }
-        }
-        false
     }
 
-    /// Whether the command is what the rule says (to allow): as written, or with its quotes
-    /// resolved. Variables set for the command must be part of the pattern.
+    /// Whether the command is what the rule says (to allow).
     pub(super) fn spans_command(&self, part: &Part) -> bool {
-        let Pattern::Command(pattern) = &self.pattern else { return matches!(self.pattern, Pattern::Any) };
-        let disguised = part.command().contains(char::is_whitespace);
-        !part.words.is_empty()
-            && !disguised
-            && (pattern.matches(&part.raw()) || (part.assignments.is_empty() && pattern.matches(&part.resolved(0))))
+        match &self.pattern {
+            Pattern::Any => true,
+            Pattern::Command(pattern) => pattern.spans(part),
+            _ => false,
+        }
+    }
+
+    /// Whether something in the folder, at any depth, may be what the rule is about.
+    pub(super) fn reaches_below(&self, folder: &Target) -> bool {
+        match &self.pattern {
+            Pattern::Any => true,
+            Pattern::Path(pattern) => pattern.reaches_below(folder),
+            _ => false,
+        }
     }
 
     pub(super) fn is_domain_of(&self, host: Option<&str>) -> bool {
@@ -225,52 +210,6 @@ fn parse_pattern(tool: &str, inner: &str, said: &ScopedRule, anchors: Anchors<'_
     }
 }
 
-impl CommandPattern {
-    fn parse(text: &str) -> Result<Self, String> {
-        match text.strip_suffix(":*") {
-            Some("") => Err("nothing stands before `:*`".to_owned()),
-            Some(prefix) if !prefix.contains('*') => Ok(Self::Prefix(prefix.to_owned())),
-            Some(prefix) => Ok(Self::Wildcard(format!("{prefix} *"))),
-            None if text.contains('*') => Ok(Self::Wildcard(text.to_owned())),
-            None => Ok(Self::Exact(text.to_owned())),
-        }
-    }
-
-    fn matches(&self, text: &str) -> bool {
-        match self {
-            Self::Exact(exact) => text == exact,
-            Self::Prefix(prefix) => {
-                text.strip_prefix(prefix.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t']))
-            }
-            Self::Wildcard(pattern) => {
-                // `ls *` is also `ls` alone.
-                let alone = pattern.strip_suffix(" *").is_some_and(|start| wildcard(start, text));
-                alone || wildcard(pattern, text)
-            }
-        }
-    }
-}
-
-/// `*` in `pattern` stands for any characters, nothing else is special.
-fn wildcard(pattern: &str, text: &str) -> bool {
-    let mut pieces = pattern.split('*');
-    let Some(mut rest) = text.strip_prefix(pieces.next().unwrap_or_default()) else { return false };
-    let mut pieces = pieces.peekable();
-    if pieces.peek().is_none() {
-        return rest.is_empty();
-    }
-    while let Some(piece) = pieces.next() {
-        if pieces.peek().is_none() {
-            return rest.ends_with(piece);
-        }
-        match rest.find(piece) {
-            Some(at) => rest = &rest[at + piece.len()..],
-            None => return false,
-        }
-    }
-    true
-}
-
 impl PathPattern {
     fn parse(text: &str, rule_root: &Path, anchors: Anchors<'_>) -> Result<Self, String> {
         let home = || anchors.home.map(Path::to_path_buf).ok_or_else(|| "the home folder is not known".to_owned());
@@ -290,7 +229,13 @@ impl PathPattern {
         let mut builder = GitignoreBuilder::new("");
         builder.add_line(None, &line).map_err(|e| e.to_string())?;
         let matcher = builder.build().map_err(|e| e.to_string())?;
-        Ok(Self { root: Target::new(&root, anchors.cwd), matcher })
+        let beginning = Target::new(&beginning_of(&root, &line), anchors.cwd);
+        Ok(Self { root: Target::new(&root, anchors.cwd), beginning, matcher })
+    }
+
+    fn reaches_below(&self, folder: &Target) -> bool {
+        let related = |a: &Path, b: &Path| a.starts_with(b) || b.starts_with(a);
+        self.beginning.forms().any(|own| folder.forms().any(|other| related(own, other)))
     }
 
     fn matches(&self, path: &Path) -> bool {
@@ -301,6 +246,16 @@ impl PathPattern {
             _ => false,
         })
     }
+}
+
+/// `/a/b*/c` is about something under `/a`; a pattern without a `/` in it is about any depth.
+fn beginning_of(root: &Path, line: &str) -> PathBuf {
+    let inner = line.trim_end_matches('/');
+    if !inner.contains('/') {
+        return root.to_path_buf();
+    }
+    let plain = |part: &&str| !part.contains(['*', '?', '[', '\\']);
+    root.join(inner.trim_start_matches('/').split('/').take_while(plain).collect::<PathBuf>())
 }
 
 /// The host of a URL, lower case; `None` if it is not plain enough to be sure.
@@ -323,24 +278,6 @@ pub(super) fn host_of(url: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn wildcards() {
-        let rows = [
-            ("git * main", "git push origin main", true),
-            ("git * main", "git main", false),
-            ("ls *", "ls", true),
-            ("ls *", "lsof", false),
-            ("ls*", "lsof", true),
-            ("*", "", true),
-            ("a*a", "a", false),
-            ("*x*", "axb", true),
-        ];
-        for (pattern, text, expected) in rows {
-            let command = CommandPattern::Wildcard(pattern.to_owned());
-            assert_eq!(command.matches(text), expected, "{pattern} {text}");
-        }
-    }
 
     #[test]
     fn hosts() {

@@ -7,6 +7,10 @@ use serde_json::{Value, json};
 use super::*;
 use crate::core::frame::{PermissionRules, ScopedRule};
 
+mod commands;
+mod paths;
+mod reports;
+
 /// A working folder with a repository, an added folder, a scratchpad and a home beside it.
 struct Place {
     _dir: tempfile::TempDir,
@@ -17,11 +21,29 @@ impl Place {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
-        for folder in ["w/.git", "w/src", "w/secrets", "w/.claude", "added", "scratch", "home", "other/.git"] {
+        for folder in [
+            "w/.git",
+            "w/src",
+            "w/secrets",
+            "w/.claude",
+            "w/nested/.git",
+            "w/bare/objects",
+            "added",
+            "scratch",
+            "home",
+            "other/.git",
+            "w-other",
+        ] {
             std::fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        for file in ["w/secrets/key", "w/src/a", "w/.env", "w/bare/HEAD", "other/a", "home/.bashrc"] {
+            std::fs::write(root.join(file), "").unwrap();
         }
         symlink(root.join("other"), root.join("w/escape")).unwrap();
         symlink(root.join("w/secrets/key"), root.join("w/innocent")).unwrap();
+        symlink(root.join("w/src"), root.join("entrance")).unwrap();
+        symlink(root.join("w/.git"), root.join("w/src/tig")).unwrap();
+        symlink(root.join("home/.bashrc"), root.join("w/rc")).unwrap();
         Self { _dir: dir, root }
     }
 
@@ -71,150 +93,41 @@ const P: Mode = Mode::Plan;
 const N: Mode = Mode::DontAsk;
 const B: Mode = Mode::BypassPermissions;
 
-#[test]
-fn r075_commands() {
-    let place = Place::new();
-    let rows: &[(&str, Mode, &[&str], &str)] = &[
-        // The read-only list, in every mode.
-        ("ls -la /etc", D, &[], "allow"),
-        ("cat src/a | head -5 | sort | uniq -c && wc -l x; pwd", E, &[], "allow"),
-        ("grep -rn TODO . 2>/dev/null | cut -d: -f1", P, &[], "allow"),
-        ("du -sh * 2>&1 > /dev/null", N, &[], "allow"),
-        ("for f in *.rs; do wc -l \"$f\"; done", D, &[], "allow"),
-        ("if true; then echo yes; else echo \"no $(pwd)\"; fi", D, &[], "allow"),
-        ("LC_ALL=C sort x", D, &[], "allow"),
-        ("find . -name '*.rs' -type f", D, &[], "allow"),
-        ("tree -L 2", D, &[], "allow"),
-        ("file src/*", D, &[], "allow"),
-        ("printf '%s\\n' \"$HOME\"", D, &[], "allow"),
-        ("rg -n 'a b' src", D, &[], "allow"),
-        ("uniq -f 1 in", D, &[], "allow"),
-        ("git status", D, &[], "allow"),
-        ("git --no-pager log --oneline -5", D, &[], "allow"),
-        ("git diff HEAD~1 -- src", P, &[], "allow"),
-        ("git show HEAD:src/a && git rev-parse HEAD", D, &[], "allow"),
-        ("git branch --list -a", D, &[], "allow"),
-        ("cd src && git log", D, &[], "allow"),
-        ("cat <<'E'\nrm x\nE", D, &[], "allow"),
-        // What is not on it, or is made to write.
-        ("rm -rf x", D, &[], "ask"),
-        ("rm -rf x", E, &[], "ask"),
-        ("rm -rf x", P, &[], "deny"),
-        ("rm -rf x", N, &[], "deny"),
-        ("rm -rf x", B, &[], "allow"),
-        ("ls; rm x", D, &[], "ask"),
-        ("ls $(rm x)", D, &[], "ask"),
-        ("ls \"`rm x`\"", D, &[], "ask"),
-        ("ls & rm x", D, &[], "ask"),
-        ("ls\nrm x", D, &[], "ask"),
-        ("find . -delete", D, &[], "ask"),
-        ("find . -exec rm {} \\;", D, &[], "ask"),
-        ("find . -fprintf x %p", D, &[], "ask"),
-        ("find . '-de'lete", D, &[], "ask"),
-        ("find *", D, &[], "ask"),
-        ("for x in -delete; do find . $x; done", D, &[], "ask"),
-        ("find . {-delete,}", D, &[], "ask"),
-        ("sort -o x y", D, &[], "ask"),
-        ("sort -uo x y", D, &[], "ask"),
-        ("sort --out=x y", D, &[], "ask"),
-        ("sort --compress-program=./x y", D, &[], "ask"),
-        ("uniq in out", D, &[], "ask"),
-        ("uniq a*", D, &[], "ask"),
-        ("tree -o x", D, &[], "ask"),
-        ("file -C -m x", D, &[], "ask"),
-        ("rg --pre ./x y", D, &[], "ask"),
-        ("rg --hostname-bin=./x y", D, &[], "ask"),
-        ("printf -v PATH /tmp/x; ls", D, &[], "ask"),
-        ("git -c core.pager=x log", D, &[], "ask"),
-        ("git --exec-path=/x status", D, &[], "ask"),
-        ("git diff --output=x", D, &[], "ask"),
-        ("git log --outp x", D, &[], "ask"),
-        ("git diff --ext-diff", D, &[], "ask"),
-        ("git branch x", D, &[], "ask"),
-        ("git branch --list -D x", D, &[], "ask"),
-        ("git push", D, &[], "ask"),
-        ("git", D, &[], "ask"),
-        ("GIT_EXTERNAL_DIFF=./x git diff", D, &[], "ask"),
-        ("LD_PRELOAD=./x ls", D, &[], "ask"),
-        ("PATH=/tmp ls", D, &[], "ask"),
-        ("PATH=/tmp; ls", D, &[], "ask"),
-        ("./ls", D, &[], "ask"),
-        ("cd @/other && git status", D, &[], "ask"),
-        ("cd \"$X\" && ls", D, &[], "ask"),
-        ("cd - && ls", D, &[], "ask"),
-        // What can't be taken apart.
-        ("f() { ls; }; f", D, &[], "ask"),
-        ("f() { ls; }; f", P, &[], "deny"),
-        ("f() { ls; }; f", N, &[], "deny"),
-        ("f() { ls; }; f", B, &[], "allow"),
-        ("f() { ls; }; f", B, &["-Bash(rm:*)"], "ask"),
-        ("f() { ls; }; f", D, &["+Bash"], "allow"),
-        ("f() { ls; }; f", D, &["+Bash(f:*)"], "ask"),
-        ("f() { ls; }; f", D, &["+Bash(f() { ls; }; f)"], "allow"),
-        ("$cmd", D, &["+Bash(ls:*)"], "ask"),
-        ("ls 'x", D, &[], "ask"),
-        // Redirections are edits.
-        ("echo x > src/a", D, &[], "ask"),
-        ("echo x > src/a", E, &[], "allow"),
-        ("echo x > src/a", P, &[], "deny"),
-        ("echo x > src/a", N, &[], "deny"),
-        ("echo x > @/scratch/a", E, &[], "allow"),
-        ("echo x > @/other/a", E, &[], "ask"),
-        ("echo x > escape/a", E, &[], "ask"),
-        ("cd @/other && echo x > a", E, &[], "ask"),
-        ("cd src && echo x > ../a", E, &[], "allow"),
-        ("cd src/nowhere; echo x > ../../../a", E, &[], "ask"),
-        ("echo x > $f", E, &[], "ask"),
-        ("echo x > $f", B, &[], "allow"),
-        ("echo x > $f", B, &["-Edit(/secrets/**)"], "ask"),
-        ("echo x > .git/hooks/pre-commit", E, &[], "ask"),
-        ("echo x > .git/hooks/pre-commit", D, &["+Bash"], "ask"),
-        ("echo x > .git/hooks/pre-commit", B, &[], "allow"),
-        ("echo x > a", D, &["+Bash"], "allow"),
-        ("echo x > a", D, &["+Bash(echo:*)"], "ask"),
-        ("echo x > a", D, &["+Edit"], "allow"),
-        ("echo x > secrets/a", B, &["-Edit(/secrets/**)"], "deny"),
-        ("(ls) > ~/.bashrc", E, &[], "ask"),
-        // Rules.
-        ("npm test", D, &["+Bash(npm test)"], "allow"),
-        ("npm test -- x", D, &["+Bash(npm test)"], "ask"),
-        ("npm test -- x", D, &["+Bash(npm test:*)"], "allow"),
-        ("npm testing", D, &["+Bash(npm test:*)"], "ask"),
-        ("npm test && rm x", D, &["+Bash(npm test:*)"], "ask"),
-        ("npm test && rm x", D, &["+Bash(npm test:*)", "+Bash(rm *)"], "allow"),
-        ("npm test | tail", N, &["+Bash(npm test:*)"], "allow"),
-        ("npm test", P, &["+Bash(npm *)"], "allow"),
-        ("LD_PRELOAD=x npm test", D, &["+Bash(npm test:*)"], "ask"),
-        ("cd $X && npm test", D, &["+Bash(npm test:*)"], "ask"),
-        ("git push origin main", D, &["+Bash(git * main)"], "allow"),
-        ("ls", B, &["-Bash"], "deny"),
-        ("rm x", B, &["-Bash(rm:*)"], "deny"),
-        ("ls && rm x", B, &["-Bash(rm:*)"], "deny"),
-        ("r\"m\" x", B, &["-Bash(rm:*)"], "deny"),
-        ("/bin/rm x", B, &["-Bash(rm:*)"], "deny"),
-        ("A=1 rm x", B, &["-Bash(rm:*)"], "deny"),
-        ("sudo -n rm x", B, &["-Bash(rm:*)"], "deny"),
-        ("find . | xargs rm x", B, &["-Bash(rm:*)"], "deny"),
-        ("bash -c 'ls; rm x'", B, &["-Bash(rm:*)"], "deny"),
-        ("echo $(rm x)", B, &["-Bash(rm:*)"], "deny"),
-        ("echo rm x", B, &["-Bash(rm:*)"], "allow"),
-        ("rm x", D, &["-Bash(rm:*)", "+Bash(rm:*)"], "deny"),
-        ("rm x", D, &["?Bash(rm:*)", "+Bash(rm:*)"], "ask"),
-        ("rm x", B, &["?Bash(rm:*)"], "ask"),
-        ("ls", D, &["?Bash(ls:*)"], "ask"),
-        ("rm x", P, &["?Bash(rm:*)"], "deny"),
-        ("cat secrets/key", D, &["-Read(/secrets/**)"], "deny"),
-        ("cat innocent", D, &["-Read(/secrets/**)"], "deny"),
-        ("cd src && cat < ../secrets/key", D, &["-Read(/secrets/**)"], "deny"),
-        ("grep -r x secrets", D, &["-Read(/secrets/**)"], "deny"),
-        ("grep --file=secrets/key x", D, &["-Read(/secrets/**)"], "deny"),
-        ("cat src/a", D, &["-Read(/secrets/**)"], "allow"),
-    ];
-    assert!(rows.len() >= 80);
-    for (command, mode, rules, expected) in rows {
-        let decision = place.policy(*mode, rules).decide("Bash", &json!({ "command": place.fill(command) }));
-        assert_eq!(word(&decision), *expected, "{command:?} in {mode} with {rules:?}: {}", decision.reason());
+/// One or more inputs that are decided alike.
+#[derive(Clone, Copy)]
+struct Cases {
+    mode: Mode,
+    rules: &'static [&'static str],
+    decision: &'static str,
+    /// What the reason says.
+    words: &'static str,
+    inputs: &'static [&'static str],
+}
+
+const fn cases(
+    mode: Mode,
+    rules: &'static [&'static str],
+    decision: &'static str,
+    words: &'static str,
+    inputs: &'static [&'static str],
+) -> Cases {
+    Cases { mode, rules, decision, words, inputs }
+}
+
+/// Decides about each input as `input` makes it a call, and says all that is not as expected.
+fn check(place: &Place, all: &[Cases], input: impl Fn(&str) -> (&'static str, Value)) {
+    let mut wrong = Vec::new();
+    for Cases { mode, rules, decision: expected, words, inputs } in all {
+        let policy = place.policy(*mode, rules);
+        for text in *inputs {
+            let (tool, call) = input(&place.fill(text));
+            let decision = policy.decide(tool, &call);
+            if word(&decision) != *expected || !decision.reason().contains(&place.fill(words)) {
+                wrong.push(format!("{text:?} in {mode} with {rules:?}: {expected} {words:?}, got {decision:?}"));
+            }
+        }
     }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]
@@ -378,16 +291,6 @@ fn mode_and_readable_folders_can_be_set_later() {
     assert_eq!(word(&policy.decide("Write", &file)), "ask");
 }
 
-#[test]
-fn folders_dressed_up_as_repositories_are_not_trusted() {
-    let place = Place::new();
-    let sub = place.root.join("w/src");
-    std::fs::create_dir(sub.join("objects")).unwrap();
-    std::fs::write(sub.join("HEAD"), "ref: refs/heads/main").unwrap();
-    let decision = place.policy(D, &[]).decide("Bash", &json!({ "command": "cd src && git status" }));
-    assert_eq!(word(&decision), "ask");
-}
-
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
 
@@ -403,4 +306,25 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_command_is_judged_by_the_folder_it_runs_in() {
+    let place = Place::new();
+    let policy = place.policy(Mode::AcceptEdits, &["-Edit(/secrets/**)", "-Read(/secrets/**)"]);
+    let decide = |command: &str, folder: &str| {
+        let folder = place.root.join(folder);
+        word(&policy.decide_from("Bash", &json!({"command": command}), &folder))
+    };
+    // The same words are about other files in other folders.
+    assert_eq!((decide("echo x > f", "w"), decide("echo x > f", "home")), ("allow", "ask"));
+    assert_eq!((decide("cat key", "w"), decide("cat key", "w/secrets")), ("allow", "deny"));
+    assert_eq!((decide("cat secrets/key", "w"), decide("cat ../secrets/key", "w/src")), ("deny", "deny"));
+    assert_eq!((decide("git status", "w"), decide("git status", "other")), ("allow", "ask"));
+    // A rule that begins with a slash stays relative to its file, and other tools to the agent's folder.
+    assert_eq!(decide("cat secrets/key", "home"), "allow");
+    let read = |folder: &str| {
+        word(&policy.decide_from("Read", &json!({"file_path": "secrets/key"}), &place.root.join(folder)))
+    };
+    assert_eq!((read("w"), read("home")), ("deny", "deny"));
 }

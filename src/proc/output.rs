@@ -1,5 +1,5 @@
 //! Output of a tool: its beginning in memory, the whole in a file once it is long, and never more
-//! of either than its limit.
+//! of either than its limit. A file that stops at the limit ends with a line that says so.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -22,7 +22,7 @@ pub struct Spill {
 pub struct Spilled {
     /// The file.
     pub path: PathBuf,
-    /// Bytes in it: all of the output, or the first [`TOOL_OUTPUT_BYTES`].
+    /// Bytes of output in it: all, or the first [`TOOL_OUTPUT_BYTES`].
     pub bytes: u64,
     /// Why it is shorter than that, such as a full disk.
     pub error: Option<io::Error>,
@@ -73,22 +73,51 @@ impl Capture {
     fn append(&mut self, bytes: &[u8]) {
         let (Some(file), Some(spilled)) = (&mut self.file, &mut self.spilled) else { return };
         let room = (TOOL_OUTPUT_BYTES as u64).saturating_sub(spilled.bytes);
-        let bytes = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
-        match file.write_all(bytes) {
-            Ok(()) => spilled.bytes += bytes.len() as u64,
-            Err(error) => {
-                spilled.error = Some(error);
-                self.file = None;
-            }
+        let fits = &bytes[..bytes.len().min(usize::try_from(room).unwrap_or(usize::MAX))];
+        let is_over = fits.len() < bytes.len();
+        let notice = if is_over { over_limit() } else { String::new() };
+        let written = file.write_all(fits).and_then(|()| {
+            spilled.bytes += fits.len() as u64;
+            file.write_all(notice.as_bytes())
+        });
+        if let Err(error) = written {
+            spilled.error = Some(error);
+            self.file = None;
+        } else if is_over {
+            self.file = None;
         }
     }
 }
 
+/// The last line of a file that holds no more.
+fn over_limit() -> String {
+    format!("\n[cut: the output is longer than {} MiB; what came after this was dropped]\n", TOOL_OUTPUT_BYTES >> 20)
+}
+
 fn create(path: &Path) -> io::Result<File> {
-    if let Some(folder) = path.parent() {
-        DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    }
+    make_folder_of(path)?;
     OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(path)
+}
+
+/// Makes an empty file for output, before there is any, and its folder; a [`Spill`] to it fills it.
+/// False if there is one: the name is somebody else's.
+///
+/// # Errors
+/// If the folder or the file can't be made.
+pub fn claim_output(path: &Path) -> io::Result<bool> {
+    make_folder_of(path)?;
+    match OpenOptions::new().create_new(true).write(true).mode(0o600).open(path) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn make_folder_of(path: &Path) -> io::Result<()> {
+    match path.parent() {
+        Some(folder) => DirBuilder::new().recursive(true).mode(0o700).create(folder),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -116,18 +145,23 @@ mod tests {
     }
 
     #[test]
-    fn the_file_stops_at_the_limit_and_the_count_goes_on() {
+    fn r098_the_file_stops_at_the_limit_with_a_notice_and_the_count_goes_on() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("t.txt");
         let mut capture = capture(0, &path, 4);
         let chunk = vec![b'x'; 1 << 20];
-        for _ in 0..(TOOL_OUTPUT_BYTES >> 20) + 1 {
+        for _ in 0..(TOOL_OUTPUT_BYTES >> 20) {
             capture.push(&chunk);
         }
+        assert_eq!(fs::metadata(&path).unwrap().len(), TOOL_OUTPUT_BYTES as u64, "what just fits needs no notice");
         capture.push(b"y");
-        assert_eq!(fs::metadata(&path).unwrap().len(), TOOL_OUTPUT_BYTES as u64);
+        capture.push(b"zz");
+        let written = fs::read(&path).unwrap();
+        let notice = over_limit();
+        assert_eq!(written.len(), TOOL_OUTPUT_BYTES + notice.len());
+        assert!(written.ends_with(notice.as_bytes()) && notice.contains("64 MiB"));
         assert_eq!(capture.spilled.map(|s| s.bytes), Some(TOOL_OUTPUT_BYTES as u64));
-        assert_eq!(capture.total, TOOL_OUTPUT_BYTES as u64 + (1 << 20) + 1);
+        assert_eq!(capture.total, TOOL_OUTPUT_BYTES as u64 + 3);
         assert_eq!(capture.head.len(), 4);
     }
 

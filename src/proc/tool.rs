@@ -2,8 +2,8 @@
 //! session of its own and no terminal, so that it can neither stop an agent by reading from one nor
 //! write over a screen; its stdin is empty, and its output is captured up to a limit.
 //!
-//! A call ends when its main process ends. What that leaves running in the background lives on,
-//! until the agent's sweep; a call that is stopped, by its time limit or by being cancelled, takes
+//! A command ends when its main process ends. What that leaves running in the background lives on,
+//! until the agent's sweep; one that is stopped, by its time limit or by being cancelled, takes
 //! its whole session with it.
 
 use std::io;
@@ -45,7 +45,7 @@ pub struct ToolCommand {
     /// Variables added to those of this process. Of the latter, model credentials and what names
     /// an agent are withheld.
     pub env: Vec<(String, String)>,
-    /// When it is stopped.
+    /// When it is stopped; `Duration::MAX` = never.
     pub time_limit: Duration,
     /// Most bytes of output kept in memory, its beginning; at most [`TOOL_OUTPUT_BYTES`].
     pub output_bytes_kept: usize,
@@ -79,32 +79,62 @@ pub struct Captured {
 /// # Errors
 /// [`ProcError`] if it can't be started; whatever happens later is in [`Captured`].
 pub async fn run_captured(command: ToolCommand, cancel: &CancellationToken) -> Result<Captured, ProcError> {
+    Ok(start_tool(command)?.captured(cancel).await)
+}
+
+/// Starts a command, whose output waits until [`StartedTool::captured`] takes it in.
+///
+/// # Errors
+/// [`ProcError`] if it can't be started.
+pub fn start_tool(command: ToolCommand) -> Result<StartedTool, ProcError> {
     let begun = Instant::now();
     let (process, reader) = ToolProcess::start(&command)?;
-    let mut output = Output { reader: Some(reader), capture: Capture::new(command.output_bytes_kept, command.spill) };
-    let (timed_out, cancelled) = tokio::select! {
-        biased;
-        () = cancel.cancelled() => (false, true),
-        end = timeout(command.time_limit, output.read_until(process.pidfd.exited())) => (end.is_err(), false),
-    };
-    if timed_out || cancelled {
-        process.stop(&mut output).await;
+    let output = Output { reader: Some(reader), capture: Capture::new(command.output_bytes_kept, command.spill) };
+    Ok(StartedTool { process, output, time_limit: command.time_limit, begun })
+}
+
+/// A command that runs. If it is dropped, the command and its session are killed.
+#[must_use = "the command is killed when this is dropped"]
+pub struct StartedTool {
+    process: ToolProcess,
+    output: Output,
+    time_limit: Duration,
+    begun: Instant,
+}
+
+impl StartedTool {
+    /// The pid of its main process, which is its session's id too.
+    pub fn pid(&self) -> i32 {
+        self.process.session
     }
-    // All that the main process wrote is in the pipe by now; what a pipe to another process held
-    // back may still come.
-    let _ = timeout(deadlines().drain, output.read_all()).await;
-    output.leave_to_background();
-    let Output { capture, .. } = output;
-    Ok(Captured {
-        truncated: capture.total > capture.head.len() as u64,
-        total_bytes: capture.total,
-        output: capture.head,
-        spilled: capture.spilled,
-        exit: process.reap(),
-        timed_out,
-        cancelled,
-        duration: begun.elapsed(),
-    })
+
+    /// Takes its output in until it ends, by itself, by its time limit or by `cancel`.
+    pub async fn captured(self, cancel: &CancellationToken) -> Captured {
+        let Self { process, mut output, time_limit, begun } = self;
+        let (timed_out, cancelled) = tokio::select! {
+            biased;
+            () = cancel.cancelled() => (false, true),
+            end = timeout(time_limit, output.read_until(process.pidfd.exited())) => (end.is_err(), false),
+        };
+        if timed_out || cancelled {
+            process.stop(&mut output).await;
+        }
+        // All that the main process wrote is in the pipe by now; what a pipe to another process held
+        // back may still come.
+        let _ = timeout(deadlines().drain, output.read_all()).await;
+        output.leave_to_background();
+        let Output { capture, .. } = output;
+        Captured {
+            truncated: capture.total > capture.head.len() as u64,
+            total_bytes: capture.total,
+            output: capture.head,
+            spilled: capture.spilled,
+            exit: process.reap(),
+            timed_out,
+            cancelled,
+            duration: begun.elapsed(),
+        }
+    }
 }
 
 /// A started tool, main process of its session. It is reaped only at the very end: until then

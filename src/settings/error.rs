@@ -2,6 +2,10 @@
 
 use std::path::PathBuf;
 
+use super::place::position;
+use super::reader::Wrong;
+use crate::store::StoreError;
+
 /// What stands in the way of loading settings. All are for the person who wrote the file.
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
@@ -26,10 +30,14 @@ pub enum SettingsError {
         source: serde_json::Error,
     },
     /// A value is not what its key takes.
-    #[error("{origin}: `{key}` is {found}, expected {expected}")]
+    #[error("{origin} at line {line}, column {column}: `{key}` is {found}, expected {expected}")]
     WrongValue {
         /// The file, or the flag.
         origin: String,
+        /// From 1: of the value, or of what it is missing in.
+        line: usize,
+        /// From 1.
+        column: usize,
         /// Dotted path of the key.
         key: String,
         /// What stands there, in words.
@@ -37,4 +45,21 @@ pub enum SettingsError {
         /// What may stand there, in words.
         expected: &'static str,
     },
+    /// The file could not be changed; it is as it was.
+    #[error("can't change settings file {}", path.display())]
+    Unwritable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: StoreError,
+    },
+}
+
+impl SettingsError {
+    /// A value of `text`, which is from `origin`, that is not what its key takes.
+    pub(super) fn wrong(origin: &str, text: &str, wrong: Wrong) -> Self {
+        let (line, column) = position(text, &wrong.key);
+        let Wrong { key, found, expected } = wrong;
+        Self::WrongValue { origin: origin.to_owned(), line, column, key, found, expected }
+    }
 }

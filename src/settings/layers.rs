@@ -26,6 +26,47 @@ pub struct SettingsSources {
     pub cwd: PathBuf,
     /// What `~` means in `additionalDirectories`.
     pub home: Option<PathBuf>,
+    /// What the command line says about permissions.
+    pub flags: PermissionFlags,
+}
+
+impl SettingsSources {
+    /// The file that belongs to this person and this project alone: where lasting grants go.
+    pub fn local(&self) -> Option<PathBuf> {
+        self.project.as_ref().map(|root| root.join(LOCAL))
+    }
+
+    /// All files that settings are read from, there or not.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let project = self.project.iter().flat_map(|root| [root.join(PROJECT), root.join(LOCAL)]);
+        let flag = self.flag.iter().filter(|text| !text.trim_start().starts_with('{')).map(|text| self.cwd.join(text));
+        self.user.iter().cloned().chain(project).chain(flag).chain(self.managed.iter().cloned()).collect()
+    }
+}
+
+const PROJECT: &str = ".claude/settings.json";
+const LOCAL: &str = ".claude/settings.local.json";
+
+/// What the command line says about permissions.
+#[derive(Clone, Debug, Default)]
+pub struct PermissionFlags {
+    /// `--allowed-tools`. Each text may hold several rules with commas or blanks between them.
+    pub allow: Vec<String>,
+    /// `--disallowed-tools`, likewise.
+    pub deny: Vec<String>,
+    /// `--add-dir`, absolute.
+    pub folders: Vec<PathBuf>,
+    /// `--permission-mode`, or what the flag that permits everything stands for.
+    pub mode: Option<String>,
+}
+
+/// A permission mode and who asks for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SaidMode {
+    /// As it was written.
+    pub word: String,
+    /// The flag, or the setting and its file.
+    pub by: String,
 }
 
 /// One file, found or not.
@@ -44,8 +85,10 @@ pub struct FileReport {
 pub struct Loaded {
     /// All layers merged.
     pub settings: Settings,
-    /// Rules of all layers, added up, and the added folders (absolute).
+    /// Rules of all layers and flags, added up, and the added folders (absolute).
     pub rules: PermissionRules,
+    /// The permission mode: the administrator's, else the flag's, else that of the files.
+    pub mode: Option<SaidMode>,
     /// All files looked for, lowest layer first.
     pub files: Vec<FileReport>,
     /// Dotted key → who set it, lowest layer first: of most keys the last counts, of lists of
@@ -64,7 +107,21 @@ pub enum RuleKind {
     Deny,
 }
 
+impl RuleKind {
+    /// The list's key under `permissions`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Ask => "ask",
+            Self::Deny => "deny",
+        }
+    }
+}
+
+const DEFAULT_MODE: &str = "permissions.defaultMode";
+
 struct Layer {
+    text: String,
     value: Value,
     /// A file's path, or the flag.
     origin: String,
@@ -79,29 +136,48 @@ impl Settings {
         let mut loaded = Loaded::default();
         let mut merged = Value::Object(Map::new());
         for layer in find_layers(sources, &mut loaded.files)? {
-            Settings::read(&layer.value).map_err(|wrong| SettingsError::WrongValue {
-                origin: layer.origin.clone(),
-                key: wrong.key,
-                found: wrong.found,
-                expected: wrong.expected,
-            })?;
+            Settings::read(&layer.value)
+                .map_err(|wrong| SettingsError::wrong(&layer.origin, without_mark(&layer.text), wrong))?;
             loaded.take_permissions(&layer, sources.home.as_deref());
             merge(&mut merged, &layer.value, "", &layer.origin, &mut loaded.origins);
         }
-        loaded.settings = Settings::read(&merged).map_err(|wrong| SettingsError::WrongValue {
-            origin: "merged settings".to_owned(),
-            key: wrong.key,
-            found: wrong.found,
-            expected: wrong.expected,
-        })?;
+        loaded.settings = Settings::read(&merged)
+            .map_err(|wrong| SettingsError::wrong("merged settings", &merged.to_string(), wrong))?;
+        loaded.take_flags(&sources.flags, &sources.cwd);
         Ok(loaded)
     }
 }
 
 impl Loaded {
-    /// Adds rules said elsewhere, such as by `--allowed-tools`. Each text may hold several rules
-    /// with commas or blanks between them; blanks inside parentheses belong to a rule.
-    pub fn add_rules(&mut self, kind: RuleKind, list: &[String], source: &str, root: &Path) {
+    /// The administrator's file, if it is the one that sets `key`: nothing else may.
+    pub fn managed(&self, key: &str) -> Option<&Path> {
+        let file = self.files.iter().find(|f| f.layer == "managed" && f.found)?;
+        let last = self.origins.get(key)?.last()?;
+        (*last == file.path.display().to_string()).then_some(file.path.as_path())
+    }
+
+    fn take_flags(&mut self, flags: &PermissionFlags, cwd: &Path) {
+        self.add_rules(RuleKind::Allow, &flags.allow, "--allowed-tools", cwd);
+        self.add_rules(RuleKind::Deny, &flags.deny, "--disallowed-tools", cwd);
+        for folder in &flags.folders {
+            if !self.rules.additional_directories.contains(folder) {
+                self.rules.additional_directories.push(folder.clone());
+            }
+        }
+        let flag = flags.mode.as_ref().filter(|_| self.managed(DEFAULT_MODE).is_none());
+        self.mode = match (flag, &self.settings.default_mode) {
+            (Some(word), _) => Some(SaidMode { word: word.clone(), by: "--permission-mode".to_owned() }),
+            (None, Some(word)) => {
+                let file = self.origins.get(DEFAULT_MODE).and_then(|o| o.last()).cloned().unwrap_or_default();
+                Some(SaidMode { word: word.clone(), by: format!("{DEFAULT_MODE} of {file}") })
+            }
+            (None, None) => None,
+        };
+    }
+
+    /// Each text may hold several rules with commas or blanks between them; blanks inside parentheses
+    /// belong to a rule.
+    fn add_rules(&mut self, kind: RuleKind, list: &[String], source: &str, root: &Path) {
         for rule in list.iter().flat_map(|text| split_rules(text)) {
             self.rule(kind, ScopedRule { rule, root: root.to_path_buf(), source: source.to_owned() });
         }
@@ -148,12 +224,12 @@ fn find_layers(sources: &SettingsSources, reports: &mut Vec<FileReport>) -> Resu
         files.push(("user", user.clone(), folder_of(user)));
     }
     if let Some(project) = &sources.project {
-        let shared = project.join(".claude/settings.json");
+        let shared = project.join(PROJECT);
         // In the home folder the project's file is the user's: its rules count once, as theirs.
         if !sources.user.as_ref().is_some_and(|user| same_file(user, &shared)) {
             files.push(("project", shared, project.clone()));
         }
-        files.push(("local", project.join(".claude/settings.local.json"), project.clone()));
+        files.push(("local", project.join(LOCAL), project.clone()));
     }
     for (name, path, root) in files {
         layers.extend(optional_layer(name, path, root, reports)?);
@@ -181,13 +257,13 @@ fn optional_layer(
     reports.push(FileReport { path: path.clone(), layer, found: text.is_some() });
     let Some(text) = text else { return Ok(None) };
     let origin = path.display().to_string();
-    Ok(Some(Layer { value: parse(&text, &origin)?, origin, root }))
+    Ok(Some(Layer { value: parse(&text, &origin)?, text, origin, root }))
 }
 
 fn flag_layer(text: &str, cwd: &Path, reports: &mut Vec<FileReport>) -> Result<Layer, SettingsError> {
     if text.trim_start().starts_with('{') {
         let origin = "--settings".to_owned();
-        return Ok(Layer { value: parse(text, &origin)?, origin, root: cwd.to_path_buf() });
+        return Ok(Layer { value: parse(text, &origin)?, text: text.to_owned(), origin, root: cwd.to_path_buf() });
     }
     let path = cwd.join(text);
     // Not only regular files: shells hand over pipes (`--settings <(…)`).
@@ -195,7 +271,7 @@ fn flag_layer(text: &str, cwd: &Path, reports: &mut Vec<FileReport>) -> Result<L
         std::fs::read_to_string(&path).map_err(|source| SettingsError::Unreadable { path: path.clone(), source })?;
     reports.push(FileReport { path: path.clone(), layer: "flag", found: true });
     let origin = path.display().to_string();
-    Ok(Layer { value: parse(&content, &origin)?, origin, root: folder_of(&path) })
+    Ok(Layer { value: parse(&content, &origin)?, text: content, origin, root: folder_of(&path) })
 }
 
 /// Never waits: a named pipe in place of a settings file is an error.
@@ -206,8 +282,12 @@ fn read_regular(path: &Path) -> io::Result<String> {
     std::fs::read_to_string(path)
 }
 
-fn parse(text: &str, origin: &str) -> Result<Value, SettingsError> {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+fn without_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
+pub(super) fn parse(text: &str, origin: &str) -> Result<Value, SettingsError> {
+    let text = without_mark(text);
     if text.trim().is_empty() {
         return Ok(Value::Object(Map::new()));
     }

@@ -11,6 +11,30 @@ const ANTHROPIC: &str = "anthropic:";
 const INHERIT: &str = "inherit";
 const DEFAULT_WINDOW: u64 = 200_000;
 const DEFAULT_MAX_TOKENS: u32 = 32_000;
+const LARGE_WINDOW: u64 = 1_000_000;
+
+/// What the short names stand for.
+const ALIASES: [(&str, &str); 3] =
+    [("opus", "claude-opus-5-5"), ("sonnet", "claude-sonnet-5-5"), ("haiku", "claude-haiku-5-5")];
+
+/// Ids without their date of models that differ from the defaults: window, and most tokens of a reply.
+/// One that is missing works all the same: it is summarised earlier than it would have to be.
+const SIZES: [(&str, u64, u32); 14] = [
+    ("claude-fable-5-2", LARGE_WINDOW, DEFAULT_MAX_TOKENS),
+    ("claude-fable-5-1", LARGE_WINDOW, DEFAULT_MAX_TOKENS),
+    ("claude-fable-5", LARGE_WINDOW, DEFAULT_MAX_TOKENS),
+    ("claude-opus-5-5", LARGE_WINDOW, DEFAULT_MAX_TOKENS),
+    ("claude-opus-5", LARGE_WINDOW, DEFAULT_MAX_TOKENS),
+    ("claude-opus-4-8", LARGE_WINDOW, DEFAULT_MAX_TOKENS),
+    ("claude-opus-4-7", LARGE_WINDOW, DEFAULT_MAX_TOKENS),
+    ("claude-opus-4-6", LARGE_WINDOW, DEFAULT_MAX_TOKENS),
+    ("claude-sonnet-5-5", LARGE_WINDOW, DEFAULT_MAX_TOKENS),
+    ("claude-sonnet-5", LARGE_WINDOW, DEFAULT_MAX_TOKENS),
+    ("claude-sonnet-4-6", LARGE_WINDOW, DEFAULT_MAX_TOKENS),
+    ("claude-haiku-5-5", LARGE_WINDOW, DEFAULT_MAX_TOKENS),
+    ("claude-3-5-haiku", DEFAULT_WINDOW, 8_192),
+    ("claude-3-haiku", DEFAULT_WINDOW, 4_096),
+];
 
 /// Who answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,8 +107,7 @@ impl ModelTable {
     /// The built-in aliases with `configured` on top (`lead.models`); `window` overrides the window
     /// of every model (`lead.contextWindow`).
     pub fn new(configured: BTreeMap<String, ModelEntry>, window: Option<u64>) -> Self {
-        let builtin = [("opus", "claude-opus-4-5"), ("sonnet", "claude-sonnet-4-5"), ("haiku", "claude-haiku-4-5")];
-        let mut entries: BTreeMap<String, ModelEntry> = builtin
+        let mut entries: BTreeMap<String, ModelEntry> = ALIASES
             .into_iter()
             .map(|(alias, id)| (alias.to_owned(), ModelEntry { id: Some(id.to_owned()), ..ModelEntry::default() }))
             .collect();
@@ -123,11 +146,15 @@ impl ModelTable {
 
     fn sized(&self, provider: Provider, id: &str, entries: &[Option<&ModelEntry>]) -> ResolvedModel {
         let said = || entries.iter().flatten();
+        let (_, window, max_tokens) = SIZES
+            .into_iter()
+            .find(|(name, ..)| provider == Provider::Anthropic && *name == without_date(id))
+            .unwrap_or(("", DEFAULT_WINDOW, DEFAULT_MAX_TOKENS));
         ResolvedModel {
             provider,
             id: id.to_owned(),
-            window: self.window.or_else(|| said().find_map(|e| e.window)).unwrap_or(DEFAULT_WINDOW),
-            max_tokens: said().find_map(|e| e.max_tokens).unwrap_or(DEFAULT_MAX_TOKENS),
+            window: self.window.or_else(|| said().find_map(|e| e.window)).unwrap_or(window),
+            max_tokens: said().find_map(|e| e.max_tokens).unwrap_or(max_tokens),
         }
     }
 }
@@ -136,6 +163,15 @@ fn is_full_id(name: &str) -> bool {
     name.strip_prefix("claude-").is_some_and(|rest| {
         !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.:@[]".contains(&b))
     })
+}
+
+/// `claude-x-1` of `claude-x-1-20250101`, `claude-x-1@20250101` or `claude-x-1-latest`.
+pub(super) fn without_date(id: &str) -> &str {
+    let is_date = |text: &str| text == "latest" || (text.len() == 8 && text.bytes().all(|b| b.is_ascii_digit()));
+    match id.rsplit_once(['-', '@']) {
+        Some((bare, date)) if is_date(date) => bare,
+        _ => id,
+    }
 }
 
 /// What was said about a child's model, by whom.
@@ -187,9 +223,12 @@ mod tests {
     #[test]
     fn names_resolve_to_provider_id_and_sizes() {
         let rows = [
-            ("sonnet", "anthropic:claude-sonnet-4-5", 200_000, 32_000),
+            ("sonnet", "anthropic:claude-sonnet-5-5", 1_000_000, 32_000),
             ("opus", "anthropic:claude-opus-9", 1_000_000, 64_000),
-            ("haiku", "anthropic:claude-haiku-4-5", 200_000, 8_000),
+            ("haiku", "anthropic:claude-haiku-5-5", 1_000_000, 8_000),
+            ("claude-sonnet-4-5-20250929", "anthropic:claude-sonnet-4-5-20250929", 200_000, 32_000),
+            ("claude-opus-4-6@20260205", "anthropic:claude-opus-4-6@20260205", 1_000_000, 32_000),
+            ("claude-3-haiku-20240307", "anthropic:claude-3-haiku-20240307", 200_000, 4_096),
             (" claude-new-1 ", "anthropic:claude-new-1", 200_000, 32_000),
             ("anthropic:claude-opus-9", "anthropic:claude-opus-9", 1_000_000, 64_000),
             ("playbook:my book.yaml", "playbook:my book.yaml", 200_000, 32_000),

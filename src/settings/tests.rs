@@ -1,4 +1,4 @@
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::*;
@@ -22,6 +22,7 @@ impl Place {
             managed: Some(root.join("etc/managed-settings.json")),
             cwd: root.join("p"),
             home: Some(root.join("home")),
+            flags: PermissionFlags::default(),
         };
         Self { dir, sources }
     }
@@ -96,13 +97,10 @@ fn rules_add_up_with_their_roots() {
         .write("p/f.json", r#"{"permissions": {"ask": ["WebFetch"], "defaultMode": "plan"}}"#)
         .write(MANAGED, r#"{"permissions": {"deny": ["WebSearch"]}, "hooks": {"E": [1]}}"#);
     place.sources.flag = Some("f.json".to_owned());
-    let mut loaded = place.load();
-    loaded.add_rules(
-        RuleKind::Allow,
-        &["Bash(git log:*), Read".to_owned(), "Glob Grep".to_owned(), "Read".to_owned()],
-        "--allowed-tools",
-        Path::new("/cwd"),
-    );
+    place.sources.cwd = place.path("p");
+    place.sources.flags.allow = ["Bash(git log:*), Read", "Glob Grep", "Read"].map(str::to_owned).to_vec();
+    place.sources.flags.folders = vec![PathBuf::from("/flag"), PathBuf::from("/abs")];
+    let loaded = place.load();
     let rules = |list: &[crate::core::frame::ScopedRule]| {
         list.iter().map(|r| format!("{} @ {}", r.rule, r.root.display())).collect::<Vec<_>>()
     };
@@ -112,10 +110,10 @@ fn rules_add_up_with_their_roots() {
         [
             at("Read", "home/.claude"),
             at("Edit(/src/**)", "p"),
-            at("Bash(git log:*)", "/cwd"),
-            at("Read", "/cwd"),
-            at("Glob", "/cwd"),
-            at("Grep", "/cwd"),
+            at("Bash(git log:*)", "p"),
+            at("Read", "p"),
+            at("Glob", "p"),
+            at("Grep", "p"),
         ]
     );
     assert_eq!(rules(&loaded.rules.deny), [at("Bash(rm:*)", "home/.claude"), at("WebSearch", "etc")]);
@@ -123,7 +121,7 @@ fn rules_add_up_with_their_roots() {
     assert_eq!(loaded.rules.ask[0].source, place.path("p/f.json").display().to_string());
     assert_eq!(
         loaded.rules.additional_directories,
-        [place.path("home/d"), place.path("p/../q"), PathBuf::from("/abs")]
+        [place.path("home/d"), place.path("p/../q"), PathBuf::from("/abs"), PathBuf::from("/flag")]
     );
     assert_eq!(loaded.settings.default_mode.as_deref(), Some("plan"));
     assert_eq!(loaded.settings.raw["permissions"]["deny"].as_array().map(Vec::len), Some(2));
@@ -175,7 +173,33 @@ fn values_of_the_wrong_type_are_named_with_file_and_key() {
         let error = place.error();
         assert!(error.contains(expected), "{text}: {error}");
         assert!(error.contains(&place.path(LOCAL).display().to_string()), "{error}");
+        assert!(error.contains(" at line 1, column "), "{error}");
     }
+    let place = Place::new();
+    place.write(LOCAL, "{\n  \"lead\": {\n    \"models\": {\"claude-3.5\": {\"window\": \"big\"}}\n  }\n}");
+    assert!(place.error().contains("settings.local.json at line 3, column 41: `lead.models.claude-3.5.window`"));
+}
+
+#[test]
+fn the_administrators_file_wins_over_everything() {
+    let mut place = Place::new();
+    place
+        .write(USER, r#"{"permissions": {"defaultMode": "acceptEdits"}}"#)
+        .write(MANAGED, r#"{"permissions": {"defaultMode": "plan", "deny": ["Bash"]}, "model": "m"}"#);
+    place.sources.flag = Some(r#"{"permissions": {"defaultMode": "dontAsk"}, "model": "f"}"#.to_owned());
+    place.sources.flags.mode = Some("bypassPermissions".to_owned());
+    let loaded = place.load();
+    let managed = place.path(MANAGED);
+    let by = format!("permissions.defaultMode of {}", managed.display());
+    assert_eq!(loaded.mode, Some(SaidMode { word: "plan".to_owned(), by }));
+    assert_eq!(loaded.managed("permissions.defaultMode"), Some(managed.as_path()));
+    assert_eq!((loaded.managed("model"), loaded.managed("agent")), (Some(managed.as_path()), None));
+    assert_eq!(loaded.settings.model.as_deref(), Some("m"));
+    place.write(MANAGED, "{}");
+    let said = |place: &Place| place.load().mode.map(|m| format!("{} {}", m.word, m.by));
+    assert_eq!(said(&place).as_deref(), Some("bypassPermissions --permission-mode"));
+    place.sources.flags.mode = None;
+    assert_eq!(said(&place).as_deref(), Some("dontAsk permissions.defaultMode of --settings"));
 }
 
 #[test]

@@ -6,13 +6,18 @@
 //! parallel calls as branches of the tree, and blocks of one reply between them).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::path::PathBuf;
 
 use serde_json::Value;
 
 use super::reader::run_of;
 use crate::core::entry::{Enqueued, Line, ORIGIN_NOTIFICATION, Talk};
 use crate::core::ids::AgentId;
+use crate::core::knowledge::SHOWN_INSTRUCTIONS;
 use crate::core::message::{Block, Known, Message, Role};
+use crate::core::server_tool;
+use crate::core::shell::{OpenShells, shell_folder};
+use crate::core::tool_state::ToolState;
 
 /// `message.model` of lines that a program wrote in the model's place, such as API errors.
 const SYNTHETIC: &str = "<synthetic>";
@@ -30,14 +35,22 @@ pub struct History {
     pub seen_msg_ids: HashSet<String>,
     /// Notifications that were shown.
     pub consumed: Consumed,
+    /// Background shells that were started and whose end was not shown.
+    pub open_shells: OpenShells,
+    /// Where the next shell command runs, if it is not where the agent began.
+    pub shell_cwd: Option<String>,
     /// The mode set last.
     pub mode: Option<String>,
     /// The latest run; 0 in a session.
     pub last_run: u32,
     /// Ids of all tool uses, with or without result.
     pub used_tool_ids: HashSet<String>,
+    /// Files the agent saw, and its todos.
+    pub tool_state: ToolState,
     /// Tokens of the conversation, as its latest reply counted them; 0 without one.
     pub context_tokens: u64,
+    /// Files of instructions that were shown with results of tools.
+    pub shown_instructions: BTreeSet<PathBuf>,
 }
 
 impl History {
@@ -127,6 +140,11 @@ pub fn conversation(lines: &[Line]) -> History {
                     *known = (*known).max(*run);
                 }
                 seen_before.extend(&boundary.seen);
+                boundary.shells.iter().cloned().for_each(|shell| history.open_shells.insert(shell));
+                if boundary.shell_cwd.is_some() {
+                    history.shell_cwd.clone_from(&boundary.shell_cwd);
+                }
+                history.tool_state.restore(&boundary.file_states, &boundary.todos);
             }
             Line::Switched(_) | Line::Other => {}
         }
@@ -139,6 +157,8 @@ pub fn conversation(lines: &[Line]) -> History {
     history.context_tokens = latest.map_or(0, |usage| usage.prompt_tokens() + usage.output_tokens);
     history.last_uuid = branch.last().map(|talk| talk.uuid.clone());
     history.messages = alternate(pair(group(&branch)));
+    // Something else is said next, whatever the provider was about to do.
+    server_tool::drop_unpaired(&mut history.messages);
     history
 }
 
@@ -147,7 +167,16 @@ impl History {
     fn note(&mut self, talk: &Talk) {
         self.last_run = self.last_run.max(run_of(talk));
         self.consumed.note(talk);
+        self.open_shells.note(talk);
+        if let Some(folder) = shell_folder(talk) {
+            self.shell_cwd = Some(folder.to_owned());
+        }
+        if let Some(result) = &talk.tool_use_result {
+            self.tool_state.note(result);
+        }
         self.used_tool_ids.extend(blocks(talk).iter().filter_map(use_id).map(str::to_owned));
+        let shown = talk.tool_use_result.as_ref().and_then(|result| result.get(SHOWN_INSTRUCTIONS)?.as_array());
+        self.shown_instructions.extend(shown.into_iter().flatten().filter_map(Value::as_str).map(PathBuf::from));
     }
 }
 

@@ -122,6 +122,41 @@ fn uses_and_results_without_counterpart_are_dropped() {
 }
 
 #[test]
+fn searches_of_the_provider_are_kept_with_their_results_alone() {
+    let search = |id: &str| json!({"type": "server_tool_use", "id": id, "name": "web_search", "input": {}});
+    let found = |id: &str| json!({"type": "web_search_tool_result", "tool_use_id": id, "content": []});
+    let mut lines = vec![
+        user(None, "1", json!("go")),
+        reply(Some("1"), "2", "m1", search("s1")),
+        // What went on after a pause.
+        reply(Some("2"), "3", "m2", found("s1")),
+        reply(Some("3"), "4", "m2", search("s2")),
+        reply(Some("4"), "5", "m2", tool("t1")),
+        user(Some("5"), "6", result("t1")),
+        reply(Some("6"), "7", "m3", found("s2")),
+        reply(Some("7"), "8", "m3", text("so")),
+    ];
+    assert_eq!(shape(&lines), "u:go a:~,~,~,+t1 u:=t1 a:~,so");
+    lines.truncate(6);
+    assert_eq!(shape(&lines), "u:go a:~,~,+t1 u:=t1", "the second one was not finished");
+    lines.truncate(2);
+    assert!(shape(&lines).starts_with("u:go a:("), "{}", shape(&lines));
+}
+
+#[test]
+fn instructions_that_were_shown_are_known_until_a_boundary() {
+    let read = |path: &str| {
+        let block = json!({"role": "user", "content": result("t1")});
+        line(
+            json!({"type": "user", "uuid": path, "message": block, "toolUseResult": {"type": "text", "instructions": [path, 1]}}),
+        )
+    };
+    let shown =
+        conversation(&[read("/p/a/CLAUDE.md"), read("/p/b/CLAUDE.md"), read("/p/a/CLAUDE.md")]).shown_instructions;
+    assert_eq!(shown.into_iter().collect::<Vec<_>>(), ["/p/a/CLAUDE.md", "/p/b/CLAUDE.md"].map(PathBuf::from));
+}
+
+#[test]
 fn an_id_used_again_is_paired_by_place() {
     let lines = [
         user(None, "1", json!("go")),

@@ -23,13 +23,15 @@ use crate::core::limits;
 /// Enough for a few system calls.
 const WAITER_STACK: usize = 128 << 10;
 
-/// Whether a lock file that is not there is made.
+/// What is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenMode {
-    /// It must be there.
+    /// A file that must be there.
     Existing,
-    /// It is made, 0600.
+    /// A file, which is made, 0600, if it is not there.
     Create,
+    /// A folder that must be there.
+    Folder,
 }
 
 /// An exclusive lock. Ends when dropped, or with the process.
@@ -100,7 +102,7 @@ fn exclusive(path: &Path, mode: OpenMode, take: fn(&File) -> io::Result<()>) -> 
     loop {
         let file = OpenOptions::new()
             .read(true)
-            .append(true)
+            .append(mode != OpenMode::Folder)
             .create(mode == OpenMode::Create)
             .mode(0o600)
             .open(path)
@@ -143,13 +145,23 @@ fn is_current(file: &File, path: &Path) -> Result<bool, StoreError> {
 /// `flock` knows no deadline, so a thread does the waiting; one that is given up ends when it gets
 /// the lock, which it lets go at once.
 pub fn exclusive_within(path: &Path, deadline: Duration) -> Result<FileLock, StoreError> {
-    match try_exclusive(path, OpenMode::Create) {
+    within(path, OpenMode::Create, deadline)
+}
+
+/// Like [`exclusive_within`], for an existing folder: whoever changes files in it in this way does so
+/// one after the other. Fails with [`StoreError::Io`] on file systems that can't lock folders.
+pub fn folder_within(path: &Path, deadline: Duration) -> Result<FileLock, StoreError> {
+    within(path, OpenMode::Folder, deadline)
+}
+
+fn within(path: &Path, mode: OpenMode, deadline: Duration) -> Result<FileLock, StoreError> {
+    match try_exclusive(path, mode) {
         Err(StoreError::Locked { .. }) => {}
         done => return done,
     }
     let (sender, receiver) = mpsc::sync_channel(1);
     let waited_for = path.to_owned();
-    let wait = move || drop(sender.send(exclusive(&waited_for, OpenMode::Create, FileExt::lock_exclusive)));
+    let wait = move || drop(sender.send(exclusive(&waited_for, mode, FileExt::lock_exclusive)));
     thread::Builder::new()
         .name("lock".to_owned())
         .stack_size(WAITER_STACK)
@@ -287,6 +299,16 @@ mod tests {
         let error = exclusive_within(&path, Duration::from_millis(30)).unwrap_err();
         assert!(matches!(error, StoreError::LockTimeout { waited, .. } if waited >= Duration::from_millis(30)));
         assert!(matches!(exclusive_unless_held(&path, Patience::with_holder(NO_TIME)), Err(StoreError::Locked { .. })));
+    }
+
+    #[test]
+    fn folders_can_be_locked() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = folder_within(dir.path(), NO_TIME).unwrap();
+        assert!(matches!(folder_within(dir.path(), NO_TIME), Err(StoreError::LockTimeout { .. })));
+        drop(held);
+        assert!(folder_within(dir.path(), LONG).is_ok());
+        assert!(matches!(folder_within(&dir.path().join("gone"), NO_TIME), Err(StoreError::Missing { .. })));
     }
 
     #[test]

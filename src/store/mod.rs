@@ -8,13 +8,17 @@
 
 pub mod atomic;
 pub mod error;
+pub mod file_watch;
 pub mod follow;
+pub mod fork;
 pub mod history;
 pub mod lock;
 pub mod reader;
 pub mod runtime;
 pub mod session;
+pub mod sessions;
 pub mod settle;
 pub mod transcript;
+pub mod watch;
 
 pub use error::StoreError;

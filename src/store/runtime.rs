@@ -269,6 +269,15 @@ pub fn sweep(dir: &RuntimeDir, on_dead: &mut dyn FnMut(&Registered)) -> Result<V
     Ok(dead)
 }
 
+/// Takes one dead process out of the registry. False if it lives, or is swept by somebody else. Blocks.
+pub fn sweep_dead(dir: &RuntimeDir, name: &str) -> Result<bool, StoreError> {
+    match sweep_one(dir, name, &mut |_| {}) {
+        Ok(found) => Ok(found.is_some()),
+        Err(StoreError::Locked { .. } | StoreError::Missing { .. }) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 fn sweep_one(
     dir: &RuntimeDir,
     name: &str,

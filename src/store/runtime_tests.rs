@@ -34,6 +34,7 @@ fn state(state: RowState) -> LiveState {
         since_ms: 1,
         last_event_ms: 1,
         progress: Progress::default(),
+        shells: Vec::new(),
     }
 }
 

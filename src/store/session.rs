@@ -78,7 +78,7 @@ pub fn agents_of(session: &SessionFiles) -> Vec<(AgentId, AgentFiles, Meta)> {
 }
 
 /// Names in a folder; none if it can't be read.
-fn names_in(folder: &Path) -> impl Iterator<Item = String> + use<> {
+pub(super) fn names_in(folder: &Path) -> impl Iterator<Item = String> + use<> {
     let entries = fs::read_dir(folder).into_iter().flatten();
     entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok())
 }

@@ -122,18 +122,15 @@ impl LastRun {
         }
         let continued = self.texts.is_empty() || (said.id.is_some() && said.id == self.texts_of);
         for block in said.message.content.iter().rev() {
-            match block {
-                Block::Known(Known::Text { text }) if continued && !text.trim().is_empty() => {
-                    self.texts.push(text.clone());
-                    self.texts_of.clone_from(&said.id);
+            if let Some(text) = block.as_text().filter(|text| continued && !text.trim().is_empty()) {
+                self.texts.push(text.to_owned());
+                self.texts_of.clone_from(&said.id);
+            }
+            if let Block::Known(Known::ToolUse { name, .. }) = block {
+                self.tool_uses += 1;
+                if self.tools.len() < ACTIVITIES {
+                    self.tools.push(name.clone());
                 }
-                Block::Known(Known::ToolUse { name, .. }) => {
-                    self.tool_uses += 1;
-                    if self.tools.len() < ACTIVITIES {
-                        self.tools.push(name.clone());
-                    }
-                }
-                _ => {}
             }
         }
         true

@@ -1,14 +1,16 @@
 //! What an owner and the tasks of its agents tell each other.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 use crate::core::agent::{LiveState, Outcome};
-use crate::core::entry::Talk;
-use crate::core::frame::{Delivered, Delivery};
+use crate::core::entry::Line;
+use crate::core::frame::{Delivered, Delivery, ModelWait, SetPermissions};
 use crate::core::ids::AgentId;
+use crate::core::question::{Question, Verdict};
 use crate::tool::ToolOutput;
 
 /// What the owner asks of an agent's task.
@@ -22,6 +24,8 @@ pub enum Command {
         /// Enter the ladder at SIGKILL.
         kill: bool,
     },
+    /// Obey these rules and this mode from now on.
+    SetPermissions(Arc<SetPermissions>),
     /// Let it go on without an owner.
     Release,
 }
@@ -59,13 +63,26 @@ pub enum SupervisorEvent {
         /// The state.
         state: Box<LiveState>,
     },
-    /// It wrote a line of its conversation. Each line of a run comes once, all of them before the
-    /// run's [`Self::Ended`]; only if [`super::Given::tell_lines`] asks for them.
+    /// It wrote a line of its conversation, or the boundary of a compaction. Each line of a run comes
+    /// once, all of them before the run's [`Self::Ended`]; only if [`super::Given::telling`] asks for
+    /// them.
     Line {
         /// The agent.
         id: AgentId,
         /// The line.
-        line: Box<Talk>,
+        line: Box<Line>,
+        /// Given back when this is dropped.
+        room: Option<OwnedSemaphorePermit>,
+    },
+    /// Something happened in its conversation that is no line; only if [`super::Given::telling`] asks
+    /// for it.
+    Doing {
+        /// The agent.
+        id: AgentId,
+        /// What.
+        what: Doing,
+        /// Given back when this is dropped.
+        room: Option<OwnedSemaphorePermit>,
     },
     /// It asks for a tool that the lead carries out.
     Call {
@@ -79,6 +96,15 @@ pub enum SupervisorEvent {
         input: Value,
         /// Takes the answer.
         reply: oneshot::Sender<ToolOutput>,
+    },
+    /// It asks whether a call may run.
+    Permission {
+        /// The agent.
+        id: AgentId,
+        /// The call.
+        question: Question,
+        /// Takes the answer.
+        reply: oneshot::Sender<Verdict>,
     },
     /// It said nothing for a long time.
     Stalled {
@@ -94,6 +120,11 @@ pub enum SupervisorEvent {
         /// The outcome.
         outcome: Box<Outcome>,
     },
+    /// It goes on without this owner.
+    LetGo {
+        /// The agent.
+        id: AgentId,
+    },
     /// A run did not start; there is no outcome of it.
     NotStarted {
         /// The agent.
@@ -101,6 +132,21 @@ pub enum SupervisorEvent {
         /// Whether it has no earlier run, so that nothing of it remains.
         fresh: bool,
     },
+}
+
+/// What happens in an agent's conversation and leaves no line.
+pub enum Doing {
+    /// It begins to summarise.
+    Compacting,
+    /// A part of a reply arrived.
+    Part {
+        /// The reply.
+        message_id: String,
+        /// The API's event, as JSON on one line.
+        event: String,
+    },
+    /// A model call failed and is repeated.
+    Waiting(ModelWait),
 }
 
 /// The words for a process that does not answer.

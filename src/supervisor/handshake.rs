@@ -5,36 +5,36 @@ use std::path::Path;
 
 use super::error::LaunchError;
 use crate::core::agent::{LiveState, RegistryEntry};
-use crate::core::frame::{BUILD, Frame, PROTOCOL};
+use crate::core::frame::{Frame, PROTOCOL, Telling, build};
 use crate::core::ids::SessionId;
 use crate::core::limits::deadlines;
 use crate::proc::{PidFd, Process};
 use crate::wire::{Inbox, Incoming, Link, WireError, dial_and_greet, parse_address};
 
-/// Hello, welcome, ready: address and runtime name of the child. The lines that it writes before it is
-/// ready go to `entries`.
+/// Hello, welcome, ready: address and runtime name of the child. What it tells of its conversation
+/// before it is ready goes to `early`.
 pub(super) async fn shake_hands(
     link: &Link,
     inbox: &mut Inbox,
     welcome: Frame,
     program: &Path,
     pid: i32,
-    entries: &mut Vec<String>,
+    early: &mut Vec<Frame>,
 ) -> Result<(String, String), LaunchError> {
     let died = || LaunchError::Died { pid, exit: String::new(), log: String::new() };
     let hello = match inbox.recv().await {
         Some(Incoming { frame: Frame::Hello(hello), .. }) => hello,
         Some(_) | None => return Err(died()),
     };
-    if hello.protocol != PROTOCOL || hello.build != BUILD {
-        let reason = format!("this lead is build {BUILD}, you are build {}", hello.build);
+    if hello.protocol != PROTOCOL || hello.build != build() {
+        let reason = format!("this lead is build {}, you are build {}", build(), hello.build);
         let _ = link.send(Frame::Refused { reason });
         let _ = link.flush(deadlines().status).await;
         return Err(LaunchError::OtherBuild {
             program: program.to_path_buf(),
             theirs: hello.build,
             their_protocol: hello.protocol,
-            ours: BUILD,
+            ours: build(),
             our_protocol: PROTOCOL,
         });
     }
@@ -45,7 +45,7 @@ pub(super) async fn shake_hands(
             Some(Incoming { frame: Frame::Refused { reason }, .. }) => {
                 return Err(LaunchError::Refused { pid, reason });
             }
-            Some(Incoming { frame: Frame::Entry { json }, .. }) => entries.push(json),
+            Some(Incoming { frame: frame @ (Frame::Entry { .. } | Frame::Compacting), .. }) => early.push(frame),
             Some(_) => {}
             None => return Err(died()),
         }
@@ -59,12 +59,12 @@ pub(super) type AdoptedLink = (Process, Link, Inbox, Box<LiveState>, String);
 pub(super) async fn adopt_link(
     entry: &RegistryEntry,
     session: &SessionId,
-    tell_lines: bool,
+    telling: Telling,
 ) -> Result<AdoptedLink, WireError> {
     let path = parse_address(&entry.address).map_err(|e| WireError::Malformed(e.to_string()))?;
     let (link, inbox, _) = dial_and_greet(&path, "lead", session.as_str()).await?;
     let pidfd = link.peer().pidfd.clone();
-    match link.request(Frame::Adopt { session: session.clone(), tell_lines }, deadlines().reply).await? {
+    match link.request(Frame::Adopt { session: session.clone(), telling }, deadlines().reply).await? {
         Frame::Adopted { state, runtime } => {
             let pidfd = match &pidfd {
                 Some(peer) => PidFd::from_peer(peer),

@@ -8,7 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::error::LaunchError;
 use crate::core::agent::{Owner, RegistryEntry};
 use crate::core::env::Vars;
-use crate::core::frame::{AgentConfig, Prompt, Welcome};
+use crate::core::frame::{AgentConfig, Prompt, Telling, Welcome};
 use crate::core::paths::AgentFiles;
 use crate::core::provider::ProviderAccess;
 
@@ -33,8 +33,10 @@ pub struct Given {
     pub secrets: Vars,
     /// How it reaches its model.
     pub access: ProviderAccess,
-    /// Whether it tells its lead each line it writes.
-    pub tell_lines: bool,
+    /// What it tells its lead of its conversation.
+    pub telling: Telling,
+    /// Whether who starts it owns it, or it goes on without an owner.
+    pub owner: Owner,
 }
 
 /// How an agent comes under supervision.
@@ -100,15 +102,15 @@ impl Launcher {
             config,
             prompt,
             secrets: self.given.secrets.clone(),
-            owner: Owner::Lead,
+            owner: self.given.owner,
             access: self.given.access.clone(),
-            tell_lines: self.given.tell_lines,
+            telling: self.given.telling,
         }
     }
 
-    /// Whether agents tell each line they write.
-    pub fn tells_lines(&self) -> bool {
-        self.given.tell_lines
+    /// What agents tell of their conversations.
+    pub fn telling(&self) -> Telling {
+        self.given.telling
     }
 
     /// The end of an agent's log, for errors: on lines of its own, or empty.

@@ -11,7 +11,9 @@ use super::error::LaunchError;
 use super::event::{Command, Deliver, Launched, SupervisorEvent, not_answering};
 use super::handshake::{adopt_link, shake_hands};
 use super::launch::{Launcher, Start};
+use super::lines::Room;
 use super::outcome::{Remains, outcome_of_dead};
+use super::permissions::set_permissions;
 use crate::core::agent::Outcome;
 use crate::core::fault::{self, Fault};
 use crate::core::frame::{Delivered, Frame};
@@ -44,6 +46,8 @@ pub(super) struct Life {
     pub over: CancellationToken,
     /// Ids of the lines that the owner was told of.
     pub told: HashSet<String>,
+    /// Shared by all agents of the owner.
+    pub room: Room,
 }
 
 struct Running {
@@ -55,10 +59,18 @@ struct Running {
     pid: i32,
 }
 
+/// How an agent's task ends.
+enum End {
+    /// The process is gone; none = it never got as far as a line.
+    Settled(Option<Box<Outcome>>),
+    /// It goes on without this owner.
+    LetGo,
+}
+
 impl Life {
     /// Lives through one run. Ends when its outcome is settled and everybody who waited was answered.
     pub(super) async fn live(mut self, start: Start) {
-        let (outcome, fresh) = match start {
+        let (end, fresh) = match start {
             Start::Spawn { config, prompt } => {
                 let run = config.run;
                 match self.launch(*config, prompt).await {
@@ -74,12 +86,13 @@ impl Life {
             Start::Adopt { entry, session, run } => (self.adopt(entry.map(|e| *e), &session, run).await, run <= 1),
         };
         let id = self.id.clone();
-        match outcome {
-            Some(outcome) => {
+        match end {
+            End::Settled(Some(outcome)) => {
                 fault::point(Fault::OutcomeBeforeNotification);
-                self.send(SupervisorEvent::Ended { id, outcome: Box::new(outcome) }).await;
+                self.send(SupervisorEvent::Ended { id, outcome }).await;
             }
-            None => self.send(SupervisorEvent::NotStarted { id, fresh }).await,
+            End::Settled(None) => self.send(SupervisorEvent::NotStarted { id, fresh }).await,
+            End::LetGo => self.send(SupervisorEvent::LetGo { id }).await,
         }
         self.drain();
     }
@@ -138,9 +151,9 @@ impl Life {
         let (link, mut inbox) = Connection::start(PeerStream::of_child(spawned.link, pid, None));
         let welcome = Frame::Welcome(Box::new(self.launcher.welcome(config, prompt)));
         let ready_by = Instant::now() + deadlines().ready;
-        let mut entries = Vec::new();
+        let mut early = Vec::new();
         let shaken = {
-            let mut shaking = std::pin::pin!(shake_hands(&link, &mut inbox, welcome, &program, pid, &mut entries));
+            let mut shaking = std::pin::pin!(shake_hands(&link, &mut inbox, welcome, &program, pid, &mut early));
             tokio::select! {
                 shaken = &mut shaking => shaken,
                 // A quick child is ready, done and gone before this is looked at; what it said is
@@ -162,8 +175,8 @@ impl Life {
                 let launched = Launched { pid, address };
                 let id = self.id.clone();
                 self.send(SupervisorEvent::Ready { id, launched: launched.clone() }).await;
-                for json in entries {
-                    self.on_entry(&json).await;
+                for frame in early {
+                    self.on_told(frame).await;
                 }
                 self.answer_ready(Ok(launched));
                 Ok(Running { process, link, inbox, run, runtime_name: Some(name), pid })
@@ -187,14 +200,9 @@ impl Life {
         }
     }
 
-    async fn adopt(
-        &mut self,
-        entry: Option<crate::core::agent::RegistryEntry>,
-        session: &SessionId,
-        run: u32,
-    ) -> Option<Outcome> {
+    async fn adopt(&mut self, entry: Option<crate::core::agent::RegistryEntry>, session: &SessionId, run: u32) -> End {
         if let Some(entry) = entry {
-            match adopt_link(&entry, session, self.launcher.tells_lines()).await {
+            match adopt_link(&entry, session, self.launcher.telling()).await {
                 Ok((process, link, inbox, state, runtime_name)) => {
                     let launched = Launched { pid: entry.pid, address: entry.address.clone() };
                     let id = self.id.clone();
@@ -221,16 +229,16 @@ impl Life {
                         let message = "the agent still runs under an earlier lead and can't be reached".to_owned();
                         let _ = deliver.reply.send(Delivered { outcome: "refused".to_owned(), message });
                     }
-                    Some(Command::Release) | None => return None,
-                    Some(Command::Stop { .. }) => {}
+                    Some(Command::Release) | None => return End::LetGo,
+                    Some(Command::Stop { .. } | Command::SetPermissions(_)) => {}
                 },
             }
         }
-        self.settle(run, None, None).await
+        End::Settled(self.settle(run, None, None).await.map(Box::new))
     }
 
     /// From `Ready` to the settled outcome.
-    async fn run(&mut self, mut running: Running) -> Option<Outcome> {
+    async fn run(&mut self, mut running: Running) -> End {
         let mut ladder: Option<Ladder> = None;
         let mut linked = true;
         let mut broken_at: Option<Instant> = None;
@@ -268,12 +276,14 @@ impl Life {
                         };
                         act(action, &running, reason.as_deref().unwrap_or_default());
                     }
+                    Some(Command::SetPermissions(said)) => set_permissions(&self.id, &running.link, &said),
                     Some(Command::Release) => {
-                        let _ = running.link.request(Frame::Release, deadlines().reply).await;
-                        return None;
+                        // One that is frozen finds it in its socket when it goes on.
+                        let _ = running.link.request(Frame::Release, deadlines().status).await;
+                        return End::LetGo;
                     }
                     // The owner is ending without a word: the agent goes on as an orphan.
-                    None => return None,
+                    None => return End::LetGo,
                 },
                 () = deadline(ladder_at), if ladder_at.is_some() => {
                     let Some(ladder) = &mut ladder else { continue };
@@ -298,7 +308,7 @@ impl Life {
         };
         // The agent's last words may still be in the socket; its file is what counts.
         running.link.close();
-        self.settle(running.run, exit, running.runtime_name).await
+        End::Settled(self.settle(running.run, exit, running.runtime_name).await.map(Box::new))
     }
 
     async fn on_frame(&mut self, running: &Running, incoming: Incoming) {
@@ -321,7 +331,20 @@ impl Life {
                     let _ = link.reply(incoming.seq, result);
                 });
             }
-            Frame::Entry { json } => self.on_entry(&json).await,
+            Frame::Permission { question } => {
+                let (reply, answer) = oneshot::channel();
+                self.send(SupervisorEvent::Permission { id, question, reply }).await;
+                let link = running.link.clone();
+                tokio::spawn(async move {
+                    // A lead that ends without an answer leaves the question to its successor.
+                    if let Ok(verdict) = answer.await {
+                        let _ = link.reply(incoming.seq, Frame::PermissionAnswer { verdict });
+                    }
+                });
+            }
+            told @ (Frame::Entry { .. } | Frame::Compacting | Frame::ReplyPart { .. } | Frame::ModelWaits(_)) => {
+                self.on_told(told).await;
+            }
             Frame::Ping => {
                 let _ = running.link.reply(incoming.seq, Frame::Pong);
             }

@@ -9,12 +9,12 @@ mod launch;
 mod life;
 mod lines;
 mod outcome;
+mod permissions;
 mod table;
 
 pub use error::LaunchError;
-pub use event::{Command, Deliver, Launched, SupervisorEvent};
+pub use event::{Command, Deliver, Doing, Launched, SupervisorEvent};
 pub use launch::{Given, Launcher, Start};
-
-pub use lines::lines_of_run;
+pub use lines::each_line_of_run;
 pub use outcome::{Remains, outcome_of_dead};
 pub use table::{ReadyReceiver, Slot, SlotState, Supervisor, SupervisorParts};

@@ -12,6 +12,7 @@ use super::error::LaunchError;
 use super::event::{Command, Launched, SupervisorEvent};
 use super::launch::{Launcher, Start};
 use super::life::{Life, last_run};
+use super::lines::Room;
 use crate::core::agent::{LiveState, Meta, Outcome};
 use crate::core::frame::{AgentConfig, Prompt};
 use crate::core::ids::{AgentId, SessionId};
@@ -34,6 +35,8 @@ pub struct Slot {
     pub state: SlotState,
     /// Its latest run.
     pub run: u32,
+    /// Whether that run's end was read by `TaskOutput`.
+    pub retrieved: bool,
 }
 
 /// Whether an agent runs.
@@ -63,6 +66,7 @@ pub struct Supervisor {
     max_alive: usize,
     max_total: usize,
     agents: HashMap<AgentId, Slot>,
+    room: Room,
     events: mpsc::Sender<SupervisorEvent>,
 }
 
@@ -104,6 +108,7 @@ impl Supervisor {
             max_alive: parts.max_alive,
             max_total: parts.max_total,
             agents: HashMap::new(),
+            room: Room::new(),
             events: parts.events,
         }
     }
@@ -140,6 +145,11 @@ impl Supervisor {
     /// Whether any runs.
     pub fn any_live(&self) -> bool {
         self.agents.values().any(Slot::is_live)
+    }
+
+    /// Whether an agent is between its start and `Ready`.
+    pub fn any_starting(&self) -> bool {
+        self.agents.values().any(|slot| matches!(slot.state, SlotState::Live { pid: None, .. }))
     }
 
     /// Whether one more may start; the refusal names the setting (R101).
@@ -190,7 +200,16 @@ impl Supervisor {
 
     /// Knows of an agent that has ended.
     pub fn insert_ended(&mut self, id: AgentId, meta: Meta, files: AgentFiles, run: u32) {
-        self.agents.insert(id, Slot { meta, files, state: SlotState::Ended, run });
+        self.agents.insert(id, Slot { meta, files, state: SlotState::Ended, run, retrieved: false });
+    }
+
+    /// Knows of an agent that runs and is not this process's to command: it only takes up room.
+    pub fn insert_elsewhere(&mut self, id: AgentId, meta: Meta, files: AgentFiles, run: u32) {
+        let (commands, _) = mpsc::channel(1);
+        self.agents.insert(
+            id,
+            Slot { meta, files, state: SlotState::Live { commands, pid: None, live: None }, run, retrieved: false },
+        );
     }
 
     /// The run that a resume of this agent would be.
@@ -220,9 +239,11 @@ impl Supervisor {
             early: VecDeque::new(),
             over: CancellationToken::new(),
             told: HashSet::new(),
+            room: self.room.clone(),
         };
         tokio::spawn(life.live(start));
-        self.agents.insert(id, Slot { meta, files, state: SlotState::Live { commands, pid: None, live: None }, run });
+        let state = SlotState::Live { commands, pid: None, live: None };
+        self.agents.insert(id, Slot { meta, files, state, run, retrieved: false });
         answer
     }
 
@@ -232,6 +253,13 @@ impl Supervisor {
         match self.agents.get(id).map(|s| &s.state) {
             Some(SlotState::Live { commands, .. }) => commands.try_send(command).is_ok(),
             _ => false,
+        }
+    }
+
+    /// The end of its latest run was read by `TaskOutput`.
+    pub fn mark_retrieved(&mut self, id: &AgentId) {
+        if let Some(slot) = self.agents.get_mut(id) {
+            slot.retrieved = true;
         }
     }
 
@@ -259,12 +287,16 @@ impl Supervisor {
                     tracing::warn!(%id, %error, "what was made for an agent that never started is still there");
                 }
             }
-            SupervisorEvent::NotStarted { id, fresh: false } => {
+            SupervisorEvent::NotStarted { id, fresh: false } | SupervisorEvent::LetGo { id } => {
                 if let Some(slot) = self.agents.get_mut(id) {
                     slot.state = SlotState::Ended;
                 }
             }
-            SupervisorEvent::Line { .. } | SupervisorEvent::Call { .. } | SupervisorEvent::Stalled { .. } => {}
+            SupervisorEvent::Line { .. }
+            | SupervisorEvent::Doing { .. }
+            | SupervisorEvent::Call { .. }
+            | SupervisorEvent::Permission { .. }
+            | SupervisorEvent::Stalled { .. } => {}
         }
     }
 

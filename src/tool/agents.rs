@@ -54,12 +54,15 @@ pub struct SendMessageInput {
     /// 5-10 words.
     #[serde(default)]
     pub summary: Option<String>,
+    /// Whether one notice comes when the receiving session has nothing to do any more.
+    #[serde(default)]
+    pub notify_when_idle: Option<bool>,
 }
 
 /// Input of `TaskStop`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub struct TaskStopInput {
-    /// Id of the agent.
+    /// Id of the agent or background shell.
     #[serde(default)]
     pub task_id: Option<String>,
     /// The older name of `task_id`.
@@ -157,7 +160,8 @@ everything it knew, and reports again."
                 "properties": {
                     "to": {"type": "string", "description": "Agent id, name, or uds: address"},
                     "message": {"type": "string", "description": "The text"},
-                    "summary": {"type": "string", "maxLength": 200, "description": "The message in 5 to 10 words"}
+                    "summary": {"type": "string", "maxLength": 200, "description": "The message in 5 to 10 words"},
+                    "notify_when_idle": {"type": "boolean", "description": "For another session: tell me once when it has nothing to do any more, if I am still there"}
                 },
                 "required": ["to", "message"],
                 "additionalProperties": false
@@ -178,18 +182,20 @@ everything it knew, and reports again."
     }
 }
 
-/// Stops an agent.
+/// Stops an agent or a background command.
 pub struct TaskStopTool;
 
 impl Tool for TaskStopTool {
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "TaskStop".to_owned(),
-            description: "Stop a running agent. Its partial result comes as a notification; SendMessage continues it."
-                .to_owned(),
+            description:
+                "Stop a running agent or background command. Its end comes as a notification, with the partial \
+result of an agent; SendMessage continues an agent."
+                    .to_owned(),
             input_schema: json!({
                 "type": "object",
-                "properties": {"task_id": {"type": "string", "description": "Id of the agent"}},
+                "properties": {"task_id": {"type": "string", "description": "Id of the agent or background command"}},
                 "required": ["task_id"],
                 "additionalProperties": false
             }),

@@ -36,6 +36,22 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    /// A text that must be given, but may be empty.
+    pub(super) fn given(&self, key: &str) -> Result<&'a str, String> {
+        self.text(key)?.ok_or_else(|| format!("`{key}` is missing: give a string, which may be empty"))
+    }
+
+    /// A list; also one that is written as a string, which models do.
+    pub(super) fn list(&self, key: &str) -> Result<Vec<Value>, String> {
+        let parsed = match self.value(key) {
+            None => return Err(format!("`{key}` is missing: give a list")),
+            Some(Value::Array(items)) => Some(items.clone()),
+            Some(Value::String(text)) => serde_json::from_str(text).ok(),
+            Some(_) => None,
+        };
+        parsed.ok_or_else(|| format!("`{key}` is no list"))
+    }
+
     /// A number; also one that is written as a string, which models do.
     pub(super) fn count(&self, key: &str) -> Result<Option<usize>, String> {
         let Some(value) = self.value(key) else { return Ok(None) };

@@ -1,5 +1,6 @@
 use super::*;
 use crate::tool::AgentPort;
+use crate::tool::shell::{Shells, WorkingFolder};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
@@ -27,18 +28,25 @@ fn place() -> Place {
     let cwd = dir.path().join("work");
     std::fs::create_dir(&cwd).unwrap();
     let context = ToolContext {
+        folder: Arc::new(WorkingFolder::new(&cwd, &cwd, None)),
+        shells: Shells::new(tokio::sync::mpsc::channel(1).0),
         cwd,
         results: dir.path().join("s/tool-results"),
         env: Arc::new(vec![("LEAD_AGENT_ID".into(), "a-1a2b3c4d5e6f7890".into())]),
         cancel: CancellationToken::new(),
         tool_use_id: "toolu_1".into(),
         agents: Arc::new(NoAgents),
+        tool_state: Arc::default(),
+        instructions: Arc::default(),
     };
     Place { dir, context }
 }
 
+const BASH: Bash = Bash(Background::Offered);
+
 async fn call(place: &Place, input: Value) -> ToolOutput {
-    tokio::time::timeout(Duration::from_secs(60), Bash.run(&input, &place.context)).await.expect("it ends")
+    place.context.folder.settle();
+    tokio::time::timeout(Duration::from_secs(60), BASH.run(&input, &place.context)).await.expect("it ends")
 }
 
 async fn bash(place: &Place, command: &str) -> ToolOutput {
@@ -69,7 +77,16 @@ async fn output_and_exit_codes_are_reported() {
 #[tokio::test]
 async fn what_waits_for_a_person_fails_at_once() {
     let place = place();
-    for command in ["cat", "read line || echo none", "head -c 10 < /dev/tty", "sudo -S true < /dev/null || true"] {
+    for command in [
+        "cat",
+        "read line || echo none",
+        "head -c 10 < /dev/tty",
+        "sudo -S true < /dev/null || true",
+        "python3 -i",
+        "bash -i",
+        "${EDITOR} x",
+        "yes 2>/dev/null | ${PAGER:-false} | head -n 3",
+    ] {
         let output = call(&place, json!({"command": command, "timeout": 30_000})).await;
         assert!(!output.text.contains("timed out"), "{command}: {}", output.text);
     }
@@ -159,10 +176,64 @@ async fn a_vanished_folder_and_bad_input_are_explained() {
 
 #[test]
 fn calls_are_described_on_one_line() {
-    assert_eq!(Bash.describe(&json!({"command": "ls\n-l"})).description, "ls -l");
-    assert_eq!(Bash.describe(&json!({"command": "ls", "description": "List files"})).description, "List files");
-    assert_eq!(Bash.describe(&json!({})).description, "");
-    assert!(!Bash.is_read_only());
-    let schema = Bash.spec().input_schema;
-    assert!(schema["properties"].get("run_in_background").is_none());
+    assert_eq!(BASH.describe(&json!({"command": "ls\n-l"})).description, "ls -l");
+    assert_eq!(BASH.describe(&json!({"command": "ls", "description": "List files"})).description, "List files");
+    assert_eq!(BASH.describe(&json!({})).description, "");
+    assert!(!BASH.is_read_only());
+}
+
+#[tokio::test]
+async fn the_background_is_offered_only_where_it_is_allowed() {
+    let offers = |background| Bash(background).spec().input_schema["properties"].get("run_in_background").is_some();
+    assert!(offers(Background::Offered) && !offers(Background::Disabled));
+    let place = place();
+    let input = json!({"command": "touch made", "run_in_background": true});
+    let refused = Bash(Background::Disabled).run(&input, &place.context).await;
+    assert!(refused.is_error && refused.text.contains("CLAUDE_CODE_DISABLE_BACKGROUND_TASKS"), "{}", refused.text);
+    assert!(!place.context.shells.any_open() && !place.context.cwd.join("made").exists());
+    place.context.cancel.cancel();
+    let late = call(&place, input).await;
+    assert!(late.is_error && late.text.contains("cancelled") && !place.context.shells.any_open(), "{}", late.text);
+    let bad = call(&place, json!({"command": "true", "run_in_background": "soon"})).await;
+    assert!(bad.is_error && bad.text.contains("true or false"), "{}", bad.text);
+}
+
+#[tokio::test]
+async fn a_changed_folder_is_kept_reported_and_recorded() {
+    let place = place();
+    let moved = bash(&place, "mkdir sub; cd sub; export X=1; f() { :; }; echo there").await;
+    let sub = place.context.cwd.join("sub").canonicalize().unwrap();
+    assert_eq!(moved.text, format!("there\n[working folder of your next command: {}]", sub.display()));
+    assert_eq!(moved.structured.unwrap()["shellCwd"], sub.display().to_string());
+    let next = bash(&place, "pwd; echo \"X=$X\"; type f 2>&1 | grep -c 'not found'").await;
+    assert_eq!(next.text, format!("{}\nX=\n1", sub.display()), "variables and functions are not kept");
+    assert!(next.structured.unwrap().get("shellCwd").is_none(), "nothing changed");
+    let back = bash(&place, "cd ..; exit 3").await;
+    assert!(back.is_error && back.text.starts_with("exit code 3\n[working folder"), "{}", back.text);
+    let left: Vec<_> = std::fs::read_dir(&place.context.results).unwrap().collect();
+    assert!(left.is_empty(), "the files in which shells wrote their folders are gone: {left:?}");
+}
+
+#[tokio::test]
+async fn r081_a_folder_that_disappears_is_left_for_the_project_s_and_that_is_said() {
+    let place = place();
+    bash(&place, "mkdir sub; cd sub").await;
+    let gone = bash(&place, "rmdir \"$PWD\"; echo removed").await;
+    assert_eq!(gone.text, "removed", "this command still ran there");
+    let output = bash(&place, "pwd").await;
+    let cwd = place.context.cwd.canonicalize().unwrap();
+    let note =
+        format!("[the working folder {}/sub is gone; this ran in {}]", cwd.display(), place.context.cwd.display());
+    assert_eq!(output.text, format!("{}\n{note}", cwd.display()));
+    assert_eq!(output.structured.unwrap()["shellCwd"], place.context.cwd.display().to_string());
+    assert_eq!(bash(&place, "pwd").await.text, cwd.display().to_string(), "it is said once");
+}
+
+#[tokio::test]
+async fn a_background_process_does_not_hold_the_call_nor_move_its_folder() {
+    let place = place();
+    let output = bash(&place, "(cd /; exec sleep 1000) & echo $! > pid; echo said").await;
+    assert_eq!(output.text, "said");
+    let pid: i32 = std::fs::read_to_string(place.context.cwd.join("pid")).unwrap().trim().parse().unwrap();
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL).unwrap();
 }

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::glob::Glob;
 use super::grep::Grep;
 use super::read::Read;
+use super::shell::{Shells, WorkingFolder};
 use super::{AgentPort, BoxFuture, Tool, ToolContext, ToolOutput};
 use crate::core::limits::TOOL_OUTPUT_CHARS;
 
@@ -30,29 +31,34 @@ impl AgentPort for Nobody {
     }
 }
 
-struct Place {
+/// A folder to work in, and an agent that does.
+pub(super) struct Place {
     _dir: tempfile::TempDir,
-    root: PathBuf,
-    context: ToolContext,
+    pub(super) root: PathBuf,
+    pub(super) context: ToolContext,
 }
 
 impl Place {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         fs::create_dir(root.join("w")).unwrap();
         let context = ToolContext {
+            folder: Arc::new(WorkingFolder::new(dir.path(), dir.path(), None)),
+            shells: Shells::new(tokio::sync::mpsc::channel(1).0),
             cwd: root.join("w"),
             results: root.join("session/tool-results"),
             env: Arc::new(Vec::new()),
             cancel: CancellationToken::new(),
             tool_use_id: "toolu_1".to_owned(),
             agents: Arc::new(Nobody),
+            tool_state: Arc::default(),
+            instructions: Arc::default(),
         };
         Self { root: root.join("w"), _dir: dir, context }
     }
 
-    fn write(&self, name: &str, text: impl AsRef<[u8]>) -> &Self {
+    pub(super) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> &Self {
         let path = self.root.join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, text).unwrap();
@@ -65,7 +71,7 @@ impl Place {
         File::options().append(true).open(self.root.join(name)).unwrap().set_modified(time).unwrap();
     }
 
-    fn run(&self, tool: &dyn Tool, input: Value) -> ToolOutput {
+    pub(super) fn run(&self, tool: &dyn Tool, input: Value) -> ToolOutput {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let output = runtime.block_on(async {
             let call = tool.run(&input, &self.context);
@@ -75,13 +81,13 @@ impl Place {
         output
     }
 
-    fn ok(&self, tool: &dyn Tool, input: Value) -> String {
+    pub(super) fn ok(&self, tool: &dyn Tool, input: Value) -> String {
         let output = self.run(tool, input);
         assert!(!output.is_error, "{}", output.text);
         output.text
     }
 
-    fn error(&self, tool: &dyn Tool, input: Value) -> String {
+    pub(super) fn error(&self, tool: &dyn Tool, input: Value) -> String {
         let output = self.run(tool, input);
         assert!(output.is_error, "{}", output.text);
         output.text
@@ -207,7 +213,8 @@ fn read_never_waits_and_explains_what_is_no_text() {
         let error = place.error(&Read, json!({"file_path": name}));
         assert!(error.contains(expected), "{name}: {error}");
     }
-    assert_eq!(place.ok(&Read, json!({"file_path": "latin"})), "     1\ta\u{fffd}b");
+    let latin = place.ok(&Read, json!({"file_path": "latin"}));
+    assert_eq!(latin, "     1\ta\u{fffd}b\n[not all of it is valid UTF-8: what is not is shown as \u{fffd}]");
 }
 
 #[test]
@@ -405,6 +412,36 @@ fn r100_a_long_result_is_cut_and_the_whole_is_in_a_named_file() {
     assert!(kept.lines().last().unwrap().ends_with("[line cut: 50007 bytes in all]"));
     let mode = std::os::unix::fs::PermissionsExt::mode(&fs::metadata(&file).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn r098_a_hundred_thousand_matches_are_shown_in_part_with_a_notice() {
+    let place = Place::new();
+    place.write("many", "a needle in line\n".repeat(100_000));
+    for i in 0..1000 {
+        place.write(&format!("files/with/a/rather/long/name/so/that/they/do/not/fit/{i}.txt"), "needle\n");
+    }
+    let lines = place.ok(&Grep::default(), json!({"pattern": "needle", "output_mode": "content", "path": "many"}));
+    assert!(lines.contains("[cut: ") && lines.contains("the whole is in "), "{}", &lines[lines.len() - 300..]);
+    let kept = fs::read_to_string(place.context.results.join("toolu_1.txt")).unwrap();
+    assert_eq!(kept.lines().count(), 100_000);
+    let count = place.ok(&Grep::default(), json!({"pattern": "needle", "output_mode": "count", "path": "many"}));
+    assert!(count.ends_with("many:100000"), "{count}");
+    let files = place.run(&Grep::default(), json!({"pattern": "needle"}));
+    assert!(files.text.contains("[cut: "), "{}", files.text);
+    assert_eq!(files.structured.unwrap()["numFiles"], 1001);
+    let found = place.ok(&Glob::default(), json!({"pattern": "*.txt"}));
+    assert!(found.ends_with("[900 more files match; narrow the pattern or the path]"), "{found}");
+}
+
+#[test]
+fn files_of_the_kernel_are_read_though_they_have_no_size() {
+    let place = Place::new();
+    assert_eq!(fs::metadata("/proc/self/status").unwrap().len(), 0);
+    assert!(place.ok(&Read, json!({"file_path": "/proc/self/status"})).contains("State:"));
+    for name in ["/proc/self/mem", "/proc/self/environ", "/proc/kcore"] {
+        assert!(place.run(&Read, json!({"file_path": name})).is_error, "{name}");
+    }
 }
 
 #[test]

@@ -26,6 +26,14 @@ pub(super) async fn blocking(
     context: &ToolContext,
     work: impl FnOnce(&ToolContext) -> ToolOutput + Send + 'static,
 ) -> ToolOutput {
+    blocking_with(context, work).await.unwrap_or_else(|failed| failed)
+}
+
+/// Like [`blocking`], for work that has more to say than what the model is told.
+pub(super) async fn blocking_with<T: Send + 'static>(
+    context: &ToolContext,
+    work: impl FnOnce(&ToolContext) -> T + Send + 'static,
+) -> Result<T, ToolOutput> {
     let inner = context.clone();
     let mut task = tokio::task::spawn_blocking(move || work(&inner));
     let joined = tokio::select! {
@@ -33,9 +41,9 @@ pub(super) async fn blocking(
         () = context.cancel.cancelled() => tokio::time::timeout(deadlines().drain, task).await.ok(),
     };
     match joined {
-        Some(Ok(output)) => output,
-        Some(Err(_)) => ToolOutput::error("the tool broke down; try another way"),
-        None => ToolOutput::error("cancelled"),
+        Some(Ok(done)) => Ok(done),
+        Some(Err(_)) => Err(ToolOutput::error("the tool broke down; try another way")),
+        None => Err(ToolOutput::error("cancelled")),
     }
 }
 
@@ -118,7 +126,7 @@ pub(super) fn deliver(context: &ToolContext, text: &str, mut notices: Vec<String
 }
 
 /// Writes at most [`TOOL_OUTPUT_BYTES`] of `text` to the call's file under `results`.
-fn keep_whole(context: &ToolContext, text: &str) -> io::Result<PathBuf> {
+pub(super) fn keep_whole(context: &ToolContext, text: &str) -> io::Result<PathBuf> {
     DirBuilder::new().recursive(true).mode(0o700).create(&context.results)?;
     let path = context.results.join(format!("{}.txt", context.tool_use_id));
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&path)?;

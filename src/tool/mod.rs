@@ -5,32 +5,81 @@ pub mod agents;
 mod arguments;
 mod bash;
 #[cfg(test)]
+mod change_tests;
+mod edit;
+#[cfg(test)]
 mod file_tests;
 mod files;
+pub mod folder_instructions;
 mod glob;
 mod grep;
 mod grep_sink;
+mod image;
+mod lines;
+mod missing;
+mod nearest;
+mod notebook;
+mod notebook_edit;
+mod patch;
 pub mod pool;
 mod read;
+mod replace;
+mod seen;
+pub mod shell;
+mod skill;
+mod splice;
+mod target;
+mod task_output;
+mod text_file;
+mod todo;
+mod web;
+mod write;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use self::shell::{Shells, WorkingFolder};
 use crate::core::agent::Activity;
-use crate::core::message::ToolSpec;
+use crate::core::message::{Block, Known, ToolSpec};
+use crate::core::tool_state::ToolState;
 pub use crate::model::BoxFuture;
 
-pub use self::bash::Bash;
+pub use self::bash::{Background, Bash};
+pub use self::edit::Edit;
 pub use self::files::HidePath;
+use self::folder_instructions::FolderInstructions;
 pub use self::glob::Glob;
 pub use self::grep::Grep;
+pub use self::notebook_edit::NotebookEdit;
 pub use self::read::Read;
+pub use self::skill::SkillTool;
+pub use self::task_output::{TaskOutputInput, TaskOutputTool, output_tail};
+pub use self::todo::TodoWrite;
+pub use self::web::WebFetch;
+pub use self::write::Write;
 
-/// Every tool that exists, in the order in which tools are offered.
-pub const TOOLS: [&str; 7] = ["Agent", "Bash", "Glob", "Grep", "Read", "SendMessage", "TaskStop"];
+/// Every tool that exists, in the order in which tools are offered. `WebSearch` is run by the
+/// provider, and offered in its words ([`crate::core::server_tool`]).
+pub const TOOLS: [&str; 15] = [
+    "Agent",
+    "Bash",
+    "Edit",
+    "Glob",
+    "Grep",
+    "NotebookEdit",
+    "Read",
+    "SendMessage",
+    "Skill",
+    "TaskOutput",
+    "TaskStop",
+    "TodoWrite",
+    "WebFetch",
+    "WebSearch",
+    "Write",
+];
 
 /// A tool.
 pub trait Tool: Send + Sync {
@@ -50,6 +99,10 @@ pub trait Tool: Send + Sync {
 pub struct ToolContext {
     /// Working folder of the agent.
     pub cwd: PathBuf,
+    /// Where its shell commands run, which they may change.
+    pub folder: Arc<WorkingFolder>,
+    /// Its shell commands in the background.
+    pub shells: Shells,
     /// `<session>/tool-results/`: where the whole of a long output goes, made when needed.
     pub results: PathBuf,
     /// Variables set for processes a tool starts, on top of this process's environment
@@ -61,9 +114,21 @@ pub struct ToolContext {
     pub tool_use_id: String,
     /// Carries out tools that concern other agents.
     pub agents: Arc<dyn AgentPort>,
+    /// What the agent's earlier calls saw and noted, shared by all its calls.
+    pub tool_state: Arc<Mutex<ToolState>>,
+    /// What is shown beside the files that are read.
+    pub instructions: Arc<FolderInstructions>,
 }
 
-/// Carries out `Agent`, `SendMessage` and `TaskStop` for whoever runs a conversation: the lead's
+impl ToolContext {
+    /// What earlier calls saw and noted. Never held across a wait.
+    pub fn state(&self) -> MutexGuard<'_, ToolState> {
+        // A call that broke down in between leaves a state that is whole: each change is one insertion.
+        self.tool_state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Carries out `Agent`, `SendMessage`, `TaskStop` and `TaskOutput` for whoever runs a conversation: the lead's
 /// own loop, or in an agent a call over its owner link.
 pub trait AgentPort: Send + Sync {
     /// Runs the tool `tool`.
@@ -96,6 +161,16 @@ impl ToolOutput {
     /// Failure, told to the model.
     pub fn error(text: impl Into<String>) -> Self {
         Self { text: text.into(), is_error: true, structured: None }
+    }
+
+    /// The answer as the model is sent it: the text, with the image that [`Read`] found.
+    pub fn block(&self, tool_use_id: &str) -> Block {
+        let content = [image::block(self.structured.as_ref()), Some(Block::text(self.text.clone()))];
+        Block::Known(Known::ToolResult {
+            tool_use_id: tool_use_id.to_owned(),
+            content: content.into_iter().flatten().collect(),
+            is_error: self.is_error,
+        })
     }
 
     /// With a structured result.

@@ -1,29 +1,29 @@
-//! `Read`: lines of a text file, numbered. Streams, so the size of the file does not matter, and
-//! never waits on a pipe or device.
+//! `Read`: lines of a text file, numbered; the cells of a notebook; an image. Streams, so the size of
+//! the file does not matter, and never waits on a pipe or device.
 
-use std::fs::File;
-use std::io::{self, BufRead, BufReader, Read as _};
-use std::path::Path;
+use std::fs::{File, Metadata};
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use super::arguments::Arguments;
-use super::files::{NOTICE_ROOM, blocking, open_regular, shown};
-use super::{BoxFuture, Tool, ToolContext, ToolOutput};
+use super::files::{NOTICE_ROOM, blocking_with, open_regular, shown};
+use super::folder_instructions::block;
+use super::lines::Lines;
+use super::missing::explain;
+use super::seen::{Hashing, hash, read_whole, state_of};
+use super::text_file::{Encoding, decode, looks_binary};
+use super::{BoxFuture, Tool, ToolContext, ToolOutput, image, notebook};
 use crate::core::agent::Activity;
-use crate::core::limits::TOOL_OUTPUT_CHARS;
+use crate::core::knowledge::SHOWN_INSTRUCTIONS;
+use crate::core::limits::{EDIT_BYTES, TOOL_OUTPUT_CHARS};
 use crate::core::message::ToolSpec;
 use crate::core::text::one_line;
+use crate::settings::instructions::InstructionFile;
 
 const LINES: usize = 2000;
-const LINE_CHARS: usize = 2000;
-/// Most bytes of a line that are kept; a character has at most four.
-const LINE_BYTES: usize = LINE_CHARS * 4;
-const CHUNK_BYTES: u64 = 64 * 1024;
-/// A file with a null byte in its first this many bytes is binary.
-const PROBE_BYTES: usize = 8192;
-/// Entries of a folder that are compared with a name that was not found.
-const SIBLINGS: usize = 10_000;
+const BUFFER_BYTES: usize = 64 * 1024;
 
 /// The tool.
 #[derive(Clone, Copy, Debug, Default)]
@@ -35,8 +35,9 @@ impl Tool for Read {
             name: "Read".to_owned(),
             description: "Reads a text file and returns its lines with their numbers, as `cat -n` would. By default \
                           the first 2000 lines; use offset and limit for other parts of a long file. Lines over 2000 \
-                          characters are cut. Folders can't be read: use Glob. Several files can be read in one \
-                          message."
+                          characters are cut. A notebook (.ipynb) is shown as its cells with their ids and outputs; \
+                          PNG, JPEG, GIF and WebP images are shown as images. Folders can't be read: use Glob. \
+                          Several files can be read in one message. A file must be read before it can be changed."
                 .to_owned(),
             input_schema: json!({
                 "type": "object",
@@ -67,8 +68,44 @@ impl Tool for Read {
 
     fn run<'a>(&'a self, input: &'a Value, context: &'a ToolContext) -> BoxFuture<'a, ToolOutput> {
         let input = input.clone();
-        Box::pin(blocking(context, move |context| read(&input, context).unwrap_or_else(ToolOutput::error)))
+        Box::pin(async move {
+            let work = move |context: &ToolContext| -> Result<_, String> {
+                let output = read(&input, context)?;
+                let path = input.get("file_path").and_then(Value::as_str).unwrap_or_default();
+                Ok((output, context.instructions.of(&context.cwd.join(path))))
+            };
+            let (output, found) = match blocking_with(context, work).await {
+                Ok(Ok(read)) => read,
+                Ok(Err(what)) => return ToolOutput::error(what),
+                Err(failed) => return failed,
+            };
+            // Claimed here, where nothing can lose them any more: reads run side by side.
+            match context.instructions.claim(found) {
+                files if files.is_empty() => output,
+                files => with_instructions(output, &files),
+            }
+        })
     }
+}
+
+/// The output with these files below it, which its structured result lists.
+fn with_instructions(mut output: ToolOutput, files: &[InstructionFile]) -> ToolOutput {
+    output.text.push_str(&block(files));
+    let mut structured = output.structured.take().unwrap_or_else(|| json!({}));
+    structured[SHOWN_INSTRUCTIONS] = files.iter().map(|file| json!(file.real)).collect();
+    output.with(structured)
+}
+
+/// Which lines are wanted.
+struct Part {
+    first: usize,
+    limit: usize,
+}
+
+/// What was read, before the agent's memory of it is added.
+struct Shown {
+    output: ToolOutput,
+    sha256: Option<String>,
 }
 
 fn read(input: &Value, context: &ToolContext) -> Result<ToolOutput, String> {
@@ -77,162 +114,134 @@ fn read(input: &Value, context: &ToolContext) -> Result<ToolOutput, String> {
         return Err("`pages` is for PDF files, which can't be read here; use offset and limit for text".to_owned());
     }
     let path = context.cwd.join(arguments.required("file_path")?);
-    let first = arguments.count("offset")?.unwrap_or(1).max(1);
-    let limit = match arguments.count("limit")? {
-        Some(0) => return Err("`limit` is 0, expected at least 1".to_owned()),
-        limit => limit.unwrap_or(LINES),
+    let part = Part {
+        first: arguments.count("offset")?.unwrap_or(1).max(1),
+        limit: match arguments.count("limit")? {
+            Some(0) => return Err("`limit` is 0, expected at least 1".to_owned()),
+            limit => limit.unwrap_or(LINES),
+        },
     };
     let (file, metadata) = open_regular(&path).map_err(|error| explain(&path, &error))?;
-    let mut lines = Lines { reader: BufReader::with_capacity(64 * 1024, file), chunk: Vec::new(), number: 0 };
-    let broken = |error: io::Error| format!("{} can't be read: {error}", shown(&path));
-    if lines.look_binary().map_err(broken)? {
+    let Shown { mut output, sha256 } = show(&path, file, &metadata, &part, context)?;
+    // What a cancel cut off was not seen.
+    if !context.cancel.is_cancelled() {
+        // The file's own name: a change by way of a link is a change of the same file.
+        let real: PathBuf = path.canonicalize().unwrap_or_else(|_| path.clone());
+        let state = state_of(&real, &metadata, sha256);
+        if let Some(Value::Object(structured)) = &mut output.structured {
+            structured.insert("fileState".to_owned(), json!(state));
+        }
+        context.state().see(state);
+    }
+    Ok(output)
+}
+
+/// Shows a file in the way that fits what it is.
+fn show(path: &Path, file: File, metadata: &Metadata, part: &Part, context: &ToolContext) -> Result<Shown, String> {
+    let broken = |error: io::Error| format!("{} can't be read: {error}", shown(path));
+    let mut reader = BufReader::with_capacity(BUFFER_BYTES, Hashing::new(file, metadata.len()));
+    let start = reader.fill_buf().map_err(broken)?;
+    let encoding = Encoding::of(start);
+    if let Some(kind) = image::Kind::of(start) {
+        let content = read_whole(reader).map_err(broken)?.ok_or_else(|| too_large(path, metadata))?;
+        let output = image::show(&shown(path), kind, &content)?;
+        return Ok(Shown { output, sha256: Some(hash(&content)) });
+    }
+    if start.starts_with(b"%PDF-") {
         return Err(format!(
-            "{} is a binary file ({} bytes), which can't be shown as text",
-            shown(&path),
+            "{} is a PDF file ({} bytes), which can't be shown here; take its text out with a command, such as \
+             pdftotext",
+            shown(path),
             metadata.len()
         ));
     }
+    if encoding.is_utf16() {
+        let content = read_whole(reader).map_err(broken)?.ok_or_else(|| too_large(path, metadata))?;
+        let (text, _) = decode(&content).map_err(|not| format!("{} {}", shown(path), not.explain()))?;
+        let notes = encoding.name().map(|name| format!("[the file is {name}]"));
+        let output = lines(path, text.as_bytes(), part, notes, context)?;
+        return Ok(Shown { output, sha256: Some(hash(&content)) });
+    }
+    if looks_binary(start) {
+        return Err(format!(
+            "{} is a binary file ({} bytes), which can't be shown as text",
+            shown(path),
+            metadata.len()
+        ));
+    }
+    if notebook::is_named_so(path) && metadata.len() <= EDIT_BYTES as u64 {
+        let content = read_whole(reader).map_err(broken)?.ok_or_else(|| too_large(path, metadata))?;
+        let cells = std::str::from_utf8(&content).ok().and_then(|text| notebook::render(text).ok());
+        let output = match cells {
+            Some(cells) => lines(path, cells.as_bytes(), part, None, context)?,
+            // Broken ones are shown as they are, so that they can be mended.
+            None => {
+                let notice = Some("[this is no valid notebook; it is shown as plain text]".to_owned());
+                lines(path, &content[..], part, notice, context)?
+            }
+        };
+        return Ok(Shown { output, sha256: Some(hash(&content)) });
+    }
+    reader.consume(encoding.mark().len());
+    let output = lines(path, &mut reader, part, None, context)?;
+    let sha256 = reader.into_inner().finish().map_err(broken)?;
+    Ok(Shown { output, sha256 })
+}
+
+fn too_large(path: &Path, metadata: &Metadata) -> String {
+    format!("{} has {} bytes; files of its kind are shown up to {EDIT_BYTES}", shown(path), metadata.len())
+}
+
+/// The lines of `text` that are wanted, with numbers and with notices below.
+fn lines(
+    path: &Path,
+    text: impl BufRead,
+    part: &Part,
+    note: Option<String>,
+    context: &ToolContext,
+) -> Result<ToolOutput, String> {
+    let broken = |error: io::Error| format!("{} can't be read: {error}", shown(path));
+    let Part { first, limit } = *part;
+    let mut lines = Lines::new(text, &context.cancel);
     let mut out = String::new();
     let mut characters = 0;
     let mut count = 0;
-    let mut notice = None;
+    let (mut crlf, mut lossy) = (0, false);
+    let mut end = None;
     let more = |next: usize| format!("[lines {first} to {}; more follow: continue with offset {next}]", next - 1);
-    while notice.is_none() {
+    while end.is_none() {
         if count == limit {
-            notice = (!lines.is_at_end().map_err(broken)?).then(|| more(lines.number + 1));
+            end = (!lines.is_at_end().map_err(broken)?).then(|| more(lines.number + 1));
             break;
         }
         let wanted = lines.number + 1 >= first;
         let Some(line) = lines.next(wanted).map_err(broken)? else { break };
-        let text = if wanted { numbered(lines.number, &line) } else { String::new() };
+        let text = if wanted { line.numbered(lines.number) } else { String::new() };
         characters += text.chars().count();
         if context.cancel.is_cancelled() {
-            notice = Some("[cancelled]".to_owned());
+            end = Some("[cancelled]".to_owned());
         } else if characters > TOOL_OUTPUT_CHARS - NOTICE_ROOM {
-            notice = Some(more(lines.number));
+            end = Some(more(lines.number));
         } else if wanted {
             out.push_str(&text);
             count += 1;
+            crlf += usize::from(line.is_crlf());
+            lossy |= !line.is_text();
         }
     }
-    if count == 0 && notice.is_none() {
+    let structured = json!({"type": "text", "file": {"filePath": path, "startLine": first, "numLines": count}});
+    if count == 0 && end.is_none() {
         return match lines.number {
-            0 => Ok(ToolOutput::ok("[the file is empty]")),
-            total => Err(format!("offset {first} is beyond the end: {} has {total} lines", shown(&path))),
+            0 => Ok(ToolOutput::ok("[the file is empty]").with(structured)),
+            total => Err(format!("offset {first} is beyond the end: {} has {total} lines", shown(path))),
         };
     }
-    out.push_str(&notice.unwrap_or_default());
-    let structured = json!({"type": "text", "file": {"filePath": path, "startLine": first, "numLines": count}});
+    let ends = (crlf > 0).then(|| match crlf == count {
+        true => "[lines end with CRLF]".to_owned(),
+        false => format!("[{crlf} of these lines end with CRLF]"),
+    });
+    let broken = lossy.then(|| "[not all of it is valid UTF-8: what is not is shown as \u{fffd}]".to_owned());
+    let notices: Vec<String> = [end, note, ends, broken].into_iter().flatten().collect();
+    out.push_str(&notices.join("\n"));
     Ok(ToolOutput::ok(out.trim_end_matches('\n')).with(structured))
-}
-
-/// One line of a file, cut to what is shown.
-struct Line {
-    /// The beginning.
-    kept: Vec<u8>,
-    /// Length in bytes, without the newline.
-    length: usize,
-}
-
-struct Lines {
-    reader: BufReader<File>,
-    chunk: Vec<u8>,
-    /// Number of the line read last.
-    number: usize,
-}
-
-impl Lines {
-    fn look_binary(&mut self) -> io::Result<bool> {
-        let start = self.reader.fill_buf()?;
-        Ok(start[..start.len().min(PROBE_BYTES)].contains(&0))
-    }
-
-    fn is_at_end(&mut self) -> io::Result<bool> {
-        Ok(self.reader.fill_buf()?.is_empty())
-    }
-
-    /// The next line, or `None` at the end; an unwanted one is only counted.
-    fn next(&mut self, wanted: bool) -> io::Result<Option<Line>> {
-        let mut line = Line { kept: Vec::new(), length: 0 };
-        let mut begun = false;
-        loop {
-            self.chunk.clear();
-            // In pieces, since a line may be as long as the file.
-            (&mut self.reader).take(CHUNK_BYTES).read_until(b'\n', &mut self.chunk)?;
-            let ended = self.chunk.last() == Some(&b'\n');
-            let part = &self.chunk[..self.chunk.len() - usize::from(ended)];
-            if wanted && line.kept.len() < LINE_BYTES {
-                line.kept.extend_from_slice(&part[..part.len().min(LINE_BYTES - line.kept.len())]);
-            }
-            line.length += part.len();
-            if ended || self.chunk.is_empty() {
-                begun |= ended;
-                self.number += usize::from(begun);
-                return Ok(begun.then_some(line));
-            }
-            begun = true;
-        }
-    }
-}
-
-fn numbered(number: usize, line: &Line) -> String {
-    let text = String::from_utf8_lossy(&line.kept);
-    match text.char_indices().nth(LINE_CHARS) {
-        None if line.length == line.kept.len() => format!("{number:>6}\t{text}\n"),
-        cut => {
-            let end = cut.map_or(text.len(), |(at, _)| at);
-            format!("{number:>6}\t{} [line cut: {} bytes in all]\n", &text[..end], line.length)
-        }
-    }
-}
-
-/// Why a file can't be opened, and what to do instead.
-fn explain(path: &Path, error: &io::Error) -> String {
-    let name = shown(path);
-    match error.kind() {
-        io::ErrorKind::NotFound => format!("there is no file {name}{}", alternatives(path)),
-        io::ErrorKind::IsADirectory => format!("{name} is a folder; use Glob with `path` set to it to see its files"),
-        io::ErrorKind::PermissionDenied => format!("{name} can't be read: the system denies access"),
-        _ => format!("{name} can't be read: {error}"),
-    }
-}
-
-/// `; similar names there: a, b`, or the folder that is missing.
-fn alternatives(path: &Path) -> String {
-    let (Some(folder), Some(wanted)) = (path.parent(), path.file_name()) else { return String::new() };
-    let Ok(entries) = std::fs::read_dir(folder) else {
-        let existing = folder.ancestors().find(|f| f.is_dir());
-        return existing.map_or(String::new(), |f| format!("; the path exists up to {}", shown(f)));
-    };
-    let wanted = wanted.to_string_lossy().to_lowercase();
-    let most = 1 + wanted.chars().count() / 3;
-    let mut close: Vec<(usize, String)> = entries
-        .take(SIBLINGS)
-        .filter_map(|entry| {
-            let name = entry.ok()?.file_name().to_string_lossy().into_owned();
-            // Names of very different length are not worth the comparison.
-            let distance =
-                (name.len().abs_diff(wanted.len()) <= 4 * most).then(|| distance(&wanted, &name.to_lowercase()))?;
-            (distance <= most).then_some((distance, name))
-        })
-        .collect();
-    close.sort_unstable();
-    let names: Vec<String> = close.into_iter().take(3).map(|(_, name)| shown(Path::new(&name))).collect();
-    if names.is_empty() { String::new() } else { format!("; similar names there: {}", names.join(", ")) }
-}
-
-/// How many characters must be added, dropped or changed.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, cb) in b.iter().enumerate() {
-            let changed = diagonal + usize::from(ca != *cb);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }

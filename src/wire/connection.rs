@@ -33,8 +33,12 @@ use crate::core::limits::{FRAME_BYTES, REQUESTS_IN_FLIGHT, deadlines};
 const QUEUE_FRAMES: usize = 1024;
 /// Bytes waiting to be written.
 const QUEUE_BYTES: usize = 4 * FRAME_BYTES;
+/// Bytes waiting to be written behind which nothing is queued that may be lost.
+const OFFERED_BYTES: usize = FRAME_BYTES / 4;
 /// Frames waiting to be received.
 const INBOX_FRAMES: usize = 256;
+/// Kibibytes waiting to be received; a frame that is longer waits alone.
+const INBOX_KIB: u32 = 1 << 10;
 /// Bytes gathered into one write.
 const WRITE_BATCH: usize = 64 << 10;
 
@@ -57,7 +61,8 @@ impl Connection {
             written: CancellationToken::new(),
         });
         tokio::spawn(write_frames(writer, queued, Arc::clone(&shared)));
-        tokio::spawn(read_frames(reader, inbox, Arc::clone(&shared), permit));
+        let sender = InboxSender { inbox, room: Arc::new(Semaphore::new(INBOX_KIB as usize)) };
+        tokio::spawn(read_frames(reader, sender, Arc::clone(&shared), permit));
         let slots = Semaphore::new(REQUESTS_IN_FLIGHT);
         (Link(Arc::new(Handle { shared, queue, seq: AtomicU64::new(1), slots })), Inbox(incoming))
     }
@@ -114,6 +119,20 @@ impl Link {
     /// [`WireError::Malformed`] for what the peer would not accept.
     pub fn send(&self, frame: impl Borrow<Frame>) -> Result<(), WireError> {
         self.reply(0, frame)
+    }
+
+    /// Queues a one-way frame that may be lost, if the peer keeps up: most of the queue stays free for
+    /// frames that count. Never waits.
+    ///
+    /// # Errors
+    /// As [`Link::send`]; [`WireError::Slow`] long before the queue is full.
+    pub fn offer(&self, frame: impl Borrow<Frame>) -> Result<(), WireError> {
+        let shared = &self.0.shared;
+        let is_free = self.0.queue.capacity() > QUEUE_FRAMES / 2;
+        if !is_free || shared.queued_bytes.load(Ordering::Relaxed) > OFFERED_BYTES {
+            return Err(WireError::Slow { pid: shared.peer.pid });
+        }
+        self.send(frame)
     }
 
     /// Queues the reply to the incoming frame number `seq`. Never waits.
@@ -244,25 +263,47 @@ pub struct Incoming {
 
 /// The receiving side of a connection. Without it, frames that are not replies are dropped.
 #[derive(Debug)]
-pub struct Inbox(mpsc::Receiver<Incoming>);
+pub struct Inbox(mpsc::Receiver<(Incoming, OwnedSemaphorePermit)>);
+
+/// The other end of an [`Inbox`].
+struct InboxSender {
+    inbox: mpsc::Sender<(Incoming, OwnedSemaphorePermit)>,
+    room: Arc<Semaphore>,
+}
+
+impl InboxSender {
+    /// Waits until there is room for a frame of so many bytes, and hands it over. Nobody may want it.
+    async fn send(&self, incoming: Incoming, bytes: usize) {
+        let kib = u32::try_from(bytes >> 10).unwrap_or(INBOX_KIB).clamp(1, INBOX_KIB);
+        // Mostly there is room, and then nothing needs to be waited for, which costs more.
+        let room = match Arc::clone(&self.room).try_acquire_many_owned(kib) {
+            Ok(room) => Ok(room),
+            Err(_) => Arc::clone(&self.room).acquire_many_owned(kib).await,
+        };
+        let Ok(room) = room else { return };
+        if let Err(mpsc::error::TrySendError::Full(waiting)) = self.inbox.try_send((incoming, room)) {
+            let _ = self.inbox.send(waiting).await;
+        }
+    }
+}
 
 impl Inbox {
     /// The next frame; none once the connection has ended and everything was received.
     /// Can be dropped at any time without losing a frame.
     pub async fn recv(&mut self) -> Option<Incoming> {
-        self.0.recv().await
+        self.0.recv().await.map(|(incoming, _room)| incoming)
     }
 }
 
 async fn read_frames(
     half: OwnedReadHalf,
-    inbox: mpsc::Sender<Incoming>,
+    sender: InboxSender,
     shared: Arc<Shared>,
     _permit: Option<OwnedSemaphorePermit>,
 ) {
     let mut frames = FramedRead::new(half, framing());
     let unwanted = async {
-        inbox.closed().await;
+        sender.inbox.closed().await;
         shared.written.cancelled().await;
     };
     let ended = async {
@@ -278,9 +319,13 @@ async fn read_frames(
             () = &mut ended => break,
             read = frames.next() => read,
         };
+        let mut length = 0;
         let envelope = match read {
             None => break,
-            Some(Ok(bytes)) => decode(&bytes),
+            Some(Ok(bytes)) => {
+                length = bytes.len();
+                decode(&bytes)
+            }
             // It closed without having read everything.
             Some(Err(e)) if e.kind() == io::ErrorKind::ConnectionReset => break,
             Some(Err(e)) => Err(WireError::Malformed(e.to_string())),
@@ -300,13 +345,10 @@ async fn read_frames(
             continue;
         }
         let incoming = Incoming { seq: envelope.seq, frame: envelope.frame };
-        // Mostly there is room, and then nothing needs to be waited for, which costs more.
-        if let Err(mpsc::error::TrySendError::Full(incoming)) = inbox.try_send(incoming) {
-            tokio::select! {
-                biased;
-                _ = inbox.send(incoming) => {}
-                () = &mut ended => break,
-            }
+        tokio::select! {
+            biased;
+            () = sender.send(incoming, length) => {}
+            () = &mut ended => break,
         }
     }
     shared.closed.cancel();

@@ -1,5 +1,5 @@
 use super::*;
-use crate::core::frame::Frame;
+use crate::core::frame::{Frame, Telling};
 use proptest::prelude::*;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -211,6 +211,39 @@ async fn the_queue_is_bounded_in_bytes_too() {
 }
 
 #[tokio::test]
+async fn a_peer_is_read_no_further_than_there_is_room_in_the_inbox() {
+    let ((client, _inbox), (_link, mut inbox)) = pair();
+    for _ in 0..20 {
+        client.send(entry(INBOX_KIB as usize * 1024 * 2 / 3)).unwrap();
+    }
+    // All that can be read is read once nothing more can be written.
+    while client.flush(Duration::from_millis(200)).await.is_ok() {}
+    assert_eq!(inbox.0.len(), 1, "a second one would be more than fits");
+    for _ in 0..20 {
+        assert!(matches!(soon(inbox.recv()).await, Some(Incoming { frame: Frame::Entry { .. }, .. })));
+    }
+    // One that is longer than all of it has it for itself.
+    client.send(entry(INBOX_KIB as usize * 2048)).unwrap();
+    assert!(soon(inbox.recv()).await.is_some());
+}
+
+#[tokio::test]
+async fn what_may_be_lost_leaves_most_of_the_queue_to_what_counts() {
+    let ((client, _inbox), _silent) = raw();
+    let mut offered = 0;
+    while client.offer(Frame::Ping).is_ok() {
+        offered += 1;
+    }
+    assert_eq!(offered, QUEUE_FRAMES / 2);
+    let counted = (0..QUEUE_FRAMES).take_while(|_| client.send(Frame::Ping).is_ok()).count();
+    assert_eq!(counted, QUEUE_FRAMES / 2);
+    let ((client, _inbox), _silent) = raw();
+    client.send(entry(OFFERED_BYTES)).unwrap();
+    assert!(matches!(client.offer(Frame::Ping), Err(WireError::Slow { .. })));
+    client.send(Frame::Ping).unwrap();
+}
+
+#[tokio::test]
 async fn the_longest_frame_passes_and_one_more_byte_does_not() {
     let ((client, _client_inbox), (_server, mut server_inbox)) = pair();
     let overhead = encode(1, 0, &entry(1 << 20)).unwrap().len() - (1 << 20);
@@ -343,7 +376,7 @@ fn samples() -> Vec<Bytes> {
             secrets: vec![("K".into(), "v".into())],
             owner: crate::core::agent::Owner::Lead,
             access: crate::core::provider::ProviderAccess::default(),
-            tell_lines: false,
+            telling: Telling::Nothing,
         })),
     ];
     frames.iter().map(|f| encode(1, 0, f).unwrap()).collect()

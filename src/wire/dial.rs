@@ -14,7 +14,7 @@ use super::connection::{Connection, Inbox, Link};
 use super::error::WireError;
 use super::peer::PeerStream;
 use crate::core::agent::RegistryEntry;
-use crate::core::frame::{BUILD, Frame, Hello, PROTOCOL};
+use crate::core::frame::{Frame, Hello, PROTOCOL, build};
 use crate::core::limits::deadlines;
 
 /// Time between two tries while the listener's backlog is full.
@@ -55,7 +55,7 @@ pub async fn dial_and_greet(path: &Path, role: &str, id: &str) -> Result<(Link, 
     let begun = Instant::now();
     let deadline = deadlines().handshake;
     let (link, inbox) = dial(path, deadline).await?;
-    let hello = Hello { protocol: PROTOCOL, build: BUILD.to_owned(), role: role.to_owned(), id: id.to_owned() };
+    let hello = Hello { protocol: PROTOCOL, build: build().to_owned(), role: role.to_owned(), id: id.to_owned() };
     match link.request(&Frame::Hello(hello), deadline.saturating_sub(begun.elapsed())).await? {
         Frame::HelloOk { entry } => Ok((link, inbox, *entry)),
         Frame::Refused { reason } | Frame::Error { message: reason, .. } => Err(WireError::Refused { reason }),

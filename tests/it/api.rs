@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::support::{
-    Book, Done, KEY, Server, World, against, ask, bash, book, eventually, free_port, lead_rule, spawn, turn,
+    Book, Done, KEY, Server, World, against, ask, bash, book, eventually, free_port, lead_rule, pid_of, spawn, turn,
     worker_rule,
 };
 
@@ -42,10 +42,12 @@ fn failed(world: &World, book: &Book, done: &Done, status: &Value, requests: usi
 fn a_plain_answer_takes_one_request() {
     let world = World::new();
     let book = book(&world, &[lead_rule(&[turn("hello", &[])])]);
-    let done = go(&world, &book);
+    let server = Server::start(&world, &book);
+    let done = against(&world, server.url(), "sonnet", "go").run();
+    drop(server);
     went_well(&world, &book, &done, "hello", 1);
     let request = &book.requests()[0].0;
-    assert_eq!(request["model"], "claude-sonnet-4-5");
+    assert_eq!(request["model"], "claude-sonnet-5-5");
     let body: Value = serde_json::from_str(request["body"].as_str().unwrap()).unwrap();
     assert_eq!((&body["stream"], &body["max_tokens"]), (&json!(true), &json!(32_000)));
     let keys: Vec<&String> = body.as_object().unwrap().keys().collect();
@@ -216,10 +218,6 @@ fn workers_reach_the_server_with_credentials_that_no_environment_shows() {
     session.check();
     let files = std::process::Command::new("grep").args(["-rlE", "4711-secret"]).arg(world.config()).output().unwrap();
     assert!(files.stdout.is_empty(), "a secret is on disk: {files:?}");
-}
-
-fn pid_of(row: &Value) -> i32 {
-    i32::try_from(row["pid"].as_i64().unwrap()).unwrap()
 }
 
 #[test]

@@ -5,36 +5,122 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{
-    KEY, Server, World, against, ask, bash, book, call, eventually, free_port, lead_rule, spawn, turn, worker_rule,
+    KEY, MODEL, Request, Server, Session, World, against, ask, bash, book, call, check_ends, check_whole, eventually,
+    free_port, is, lead_rule, lines, spawn, turn, worker_rule,
 };
 
+/// One repetition, so that a model that fails is asked twice.
+const ONE: &str = r#"{"lead":{"contextWindow":100000000,"retry":{"attempts":1,"base":"1ms","cap":"1ms"}}}"#;
+
+/// Fails unless the transcript says once that the other model took over, before that one's first reply.
+fn switched(session: &Session, to: &str, reason: &str) {
+    let lines = session.lines();
+    let told: Vec<usize> = (0..lines.len()).filter(|at| lines[*at]["subtype"] == "lead_model_switch").collect();
+    let [at] = told[..] else { panic!("{lines:#?}") };
+    assert!(lines[at]["to"].as_str().unwrap().ends_with(to), "{:#}", lines[at]);
+    assert!(lines[at]["reason"].as_str().unwrap().contains(reason), "{:#}", lines[at]);
+    assert_eq!(lines[at + 1]["type"], "assistant", "it stands before the first reply of the other model");
+    session.paired();
+}
+
 #[test]
-fn an_overloaded_model_is_replaced_by_its_fallback() {
+fn a_model_that_is_overloaded_or_used_up_is_replaced_by_its_fallback() {
+    for status in [529, 429] {
+        let world = World::new();
+        let mut first = turn("", &[bash("echo 1")]);
+        first["error"] = json!({"status": status, "message": "full", "times": 2});
+        first["usage"] = json!({"input_tokens": 0, "output_tokens": 1_000_000});
+        let book = book(&world, &[lead_rule(&[first, turn("done", &[])])]);
+        let server = Server::start(&world, &book);
+        let (sonnet, haiku) = (MODEL, "claude-haiku-4-5");
+        let done = server.headless(&world, "go").args(&["--settings", ONE, "--fallback-model", haiku]).run();
+        let json = done.expect(0).json();
+        let asked: Vec<Value> = book.requests().iter().map(|r| r.0["model"].clone()).collect();
+        assert_eq!(asked, [sonnet, sonnet, haiku, haiku], "it does not go back");
+        done.says(&[&status.to_string(), haiku, "--fallback-model"]);
+        assert_eq!(json["modelUsage"][sonnet]["outputTokens"], 0);
+        let cost = json["modelUsage"][haiku]["costUSD"].as_f64().unwrap();
+        assert!((5.0..5.1).contains(&cost), "{json:#}");
+        assert_eq!(json["total_cost_usd"], json["modelUsage"][haiku]["costUSD"]);
+        switched(&world.session(&done.session()), haiku, &status.to_string());
+        server.headless(&world, "go").args(&["--fallback-model", MODEL]).run().expect(2);
+    }
+}
+
+#[test]
+fn a_model_that_can_t_be_reached_is_replaced_by_its_fallback() {
     let world = World::new();
-    let mut first = turn("", &[bash("echo 1")]);
-    first["error"] = json!({"status": 529, "message": "full", "times": 2});
-    first["usage"] = json!({"input_tokens": 0, "output_tokens": 1_000_000});
+    let book = book(&world, &[lead_rule(&[turn("", &[bash("echo 1")]), turn("done", &[])])]);
+    let nobody = format!("http://127.0.0.1:{}", free_port());
+    let args = ["--settings", ONE, "--fallback-model", &book.model()];
+    let done = against(&world, &nobody, MODEL, "go").args(&args).run();
+    assert_eq!((done.expect(0).result().as_str(), book.requests().len()), ("done", 2));
+    done.says(&["no reply", "tried 2 times", "--fallback-model"]);
+    switched(&world.session(&done.session()), book.model().split_once(':').unwrap().1, "no reply");
+    // Without a fallback that is the end.
+    let failed = against(&world, &nobody, MODEL, "go").args(&["--settings", ONE]).run();
+    let json = failed.expect(1).json();
+    assert_eq!((&json["is_error"], &json["subtype"]), (&json!(true), &json!("error_during_execution")), "{json:#}");
+    world.session(&failed.session()).paired();
+}
+
+#[test]
+fn a_stream_tells_of_the_fallback_and_withdraws_what_was_cut() {
+    let world = World::new();
+    let mut first = turn("looking", &[bash("echo 1")]);
+    first["fault"] = json!({"kind": "cut_in_tool", "times": 2});
     let book = book(&world, &[lead_rule(&[first, turn("done", &[])])]);
     let server = Server::start(&world, &book);
-    let one = r#"{"lead":{"contextWindow":100000000,"retry":{"attempts":1,"base":"1ms","cap":"1ms"}}}"#;
-    let done = server.headless(&world, "go").args(&["--settings", one, "--fallback-model", "haiku"]).run();
-    let json = done.expect(0).json();
-    let asked: Vec<Value> = book.requests().iter().map(|r| r.0["model"].clone()).collect();
-    let (sonnet, haiku) = ("claude-sonnet-4-5", "claude-haiku-4-5");
-    assert_eq!(asked, [sonnet, sonnet, haiku, haiku], "it does not go back");
-    done.says(&["529", haiku, "--fallback-model"]);
-    assert_eq!(json["modelUsage"][sonnet]["outputTokens"], 0);
-    assert!(json["modelUsage"][haiku]["costUSD"].as_f64().is_some_and(|usd| (5.0..5.1).contains(&usd)), "{json:#}");
-    assert_eq!(json["total_cost_usd"], json["modelUsage"][haiku]["costUSD"]);
-    let lines = world.session(&done.session()).lines();
-    let at = lines.iter().position(|l| l["subtype"] == "lead_model_switch").unwrap();
-    assert!(
-        lines[at]["to"].as_str().unwrap().ends_with(haiku) && lines[at]["reason"].as_str().unwrap().contains("529")
-    );
-    assert_eq!(lines[at + 1]["type"], "assistant", "it stands before the first reply of the other model");
-    world.session(&done.session()).paired();
-    let same = server.headless(&world, "go").args(&["--fallback-model", "sonnet"]).run();
-    same.expect(2);
+    let args = ["--settings", ONE, "--fallback-model", "claude-haiku-4-5", "--include-partial-messages"];
+    let done = server.streaming(&world, "go").args(&args).run();
+    let stream = lines(&done.expect(0).stdout);
+    let result = check_ends(&stream);
+    assert_eq!((&result["result"], book.requests().len()), (&json!("done"), 4));
+    let session = world.session(result["session_id"].as_str().unwrap());
+    check_whole(&stream, &session, 0);
+    session.paired();
+    let told: Vec<&Value> = stream.iter().filter(|l| is(l, "lead_model_switch")).collect();
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0]["to"], "anthropic:claude-haiku-4-5");
+    let withdrawn: Vec<&Value> =
+        stream.iter().filter(|l| is(l, "lead_retry")).map(|l| &l["discarded_message_id"]).collect();
+    let begun: Vec<&Value> =
+        stream.iter().filter(|l| l["event"]["type"] == "message_start").map(|l| &l["event"]["message"]["id"]).collect();
+    assert_eq!(withdrawn[..], begun[..2], "each of the two that were cut");
+    assert_eq!(begun.len(), 4);
+}
+
+#[test]
+fn a_fallback_goes_on_without_the_thoughts_of_the_other_model() {
+    let world = World::new();
+    let think = |mut turn: Value| {
+        turn["thinking"] = json!("hm");
+        turn
+    };
+    let mut second = think(turn("", &[bash("echo 2")]));
+    second["error"] = json!({"status": 529, "message": "full", "times": 2});
+    let turns = [think(turn("", &[bash("echo 1")])), second, think(turn("", &[bash("echo 3")])), turn("done", &[])];
+    let book = book(&world, &[lead_rule(&turns)]);
+    let server = Server::start(&world, &book);
+    let haiku = "claude-haiku-4-5";
+    let done = server.headless(&world, "go").args(&["--settings", ONE, "--fallback-model", haiku]).run();
+    assert_eq!(done.expect(0).result(), "done");
+    let thoughts = |r: &Request| {
+        r.messages()
+            .iter()
+            .flat_map(|m| m["content"].as_array().unwrap().clone())
+            .filter(|b| b["type"] == "thinking")
+            .count()
+    };
+    let asked: Vec<(Value, usize)> = book.requests().iter().map(|r| (r.0["model"].clone(), thoughts(r))).collect();
+    // The strict server refuses thoughts that another model signed; they are left out from then on.
+    let (first, other) = (json!(MODEL), json!(haiku));
+    let wanted = [(&first, 0), (&first, 1), (&first, 1), (&other, 1), (&other, 0), (&other, 1), (&other, 2)];
+    assert_eq!(asked, wanted.map(|(model, thoughts)| (model.clone(), thoughts)));
+    let session = world.session(&done.session());
+    session.paired();
+    let kept = session.lines().iter().filter(|l| l["message"]["content"][0]["type"] == "thinking").count();
+    assert_eq!(kept, 3, "the transcript has them all");
 }
 
 #[test]

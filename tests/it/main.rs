@@ -4,28 +4,47 @@
 //! the large things larger.
 
 #[cfg(test)]
-mod support;
-
-#[cfg(test)]
 mod api;
 #[cfg(test)]
 mod api_flags;
+#[cfg(test)]
+mod background;
+#[cfg(test)]
+mod background_races;
 #[cfg(test)]
 mod compaction;
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
+mod cross_session;
+#[cfg(test)]
 mod demo;
+#[cfg(test)]
+mod desk;
+#[cfg(test)]
+mod detached;
 #[cfg(test)]
 mod edges;
 #[cfg(test)]
 mod fault_points;
 #[cfg(test)]
+mod files;
+#[cfg(test)]
+mod guards;
+#[cfg(test)]
 mod headless;
+#[cfg(test)]
+mod knowledge;
 #[cfg(test)]
 mod many;
 #[cfg(test)]
 mod old_sessions;
+#[cfg(test)]
+mod overflow;
+#[cfg(test)]
+mod permissions;
+#[cfg(test)]
+mod prefix;
 #[cfg(test)]
 mod races;
 #[cfg(test)]
@@ -39,9 +58,27 @@ mod rules_spawn;
 #[cfg(test)]
 mod rules_text;
 #[cfg(test)]
+mod send;
+#[cfg(test)]
+mod sessions;
+#[cfg(test)]
+mod shell_folder;
+#[cfg(test)]
+mod slow_reader;
+#[cfg(test)]
+mod spawn;
+#[cfg(test)]
 mod stream;
 #[cfg(test)]
+mod stream_agents;
+#[cfg(test)]
 mod stream_input;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod takeover;
+#[cfg(test)]
+mod task_output;
 #[cfg(test)]
 mod verbs;
 #[cfg(test)]

@@ -9,12 +9,8 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{
-    World, bash, book, eventually, exists, lead_rule, signal, spawn, stop, tell, times, turn, worker_rule,
+    World, bash, book, eventually, exists, lead_rule, pid_of, signal, spawn, stop, tell, times, turn, worker_rule,
 };
-
-fn pid_of(row: &Value) -> i32 {
-    i32::try_from(row["pid"].as_i64().unwrap()).unwrap()
-}
 
 #[test]
 fn r036_sessions_started_at_once_each_have_a_socket_that_answers() {

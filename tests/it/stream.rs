@@ -1,6 +1,5 @@
 //! `--output-format stream-json`, and what comes out at the end of every form: R090, R093, R095, R097.
 
-use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _};
 
 use nix::sys::signal::Signal;
@@ -8,63 +7,11 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::support::{
-    Book, Done, Lead, Piped, Session, World, ask, bash, book, eventually, lead_rule, spawn, times, turn, worker_rule,
+    Book, Done, Piped, World, ask, bash, book, check_ends, check_whole, eventually, is, lead_rule, lines, spawn,
+    streaming, times, turn, worker_rule,
 };
 
 const ID: &str = "33333333-2222-4333-8444-555555555555";
-
-/// A headless run whose output is a stream.
-fn streaming<'w>(world: &'w World, book: &Book, prompt: &str) -> Lead<'w> {
-    let args = ["-p", prompt, "--model", &book.model(), "--output-format", "stream-json"];
-    world.lead(&args).args(&["--permission-mode", "bypassPermissions"])
-}
-
-fn lines(text: &str) -> Vec<Value> {
-    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
-}
-
-fn is(line: &Value, subtype: &str) -> bool {
-    line["type"] == "system" && line["subtype"] == subtype
-}
-
-/// Fails unless the stream begins with an init and ends with its only result, which it returns.
-fn check_ends(stream: &[Value]) -> &Value {
-    assert!(is(&stream[0], "init"), "{:#}", stream[0]);
-    let results = stream.iter().filter(|l| l["type"] == "result").count();
-    assert_eq!(results, 1, "{stream:#?}");
-    let last = stream.last().unwrap();
-    assert_eq!(last["type"], "result", "{last:#}");
-    for line in stream {
-        assert_eq!(line.as_object().unwrap().keys().next().unwrap(), "type", "{line:#}");
-        assert!(line["session_id"].is_string() && line["uuid"].is_string(), "{line:#}");
-    }
-    last
-}
-
-/// Fails unless each message of the transcripts, from line `from` of the main one on, is in the
-/// stream once, marked with its agent.
-fn check_whole(stream: &[Value], session: &Session, from: usize) {
-    let is_message = |l: &&Value| l["type"] == "user" || l["type"] == "assistant";
-    let mut expected = BTreeMap::new();
-    let main = session.lines();
-    for line in main[from..].iter().filter(is_message) {
-        expected.insert(line["uuid"].to_string(), (Value::Null, Value::Null, line["message"].clone()));
-    }
-    for agent in session.agents() {
-        for line in agent.lines().iter().filter(is_message) {
-            let whose = (json!(agent.id), agent.meta["toolUseId"].clone(), line["message"].clone());
-            expected.insert(line["uuid"].to_string(), whose);
-        }
-    }
-    let mut seen = BTreeMap::new();
-    for line in stream.iter().filter(is_message) {
-        let whose = (line["agent_id"].clone(), line["parent_tool_use_id"].clone(), line["message"].clone());
-        assert!(seen.insert(line["uuid"].to_string(), whose).is_none(), "told twice: {line:#}");
-    }
-    let missing: Vec<_> = expected.keys().filter(|uuid| !seen.contains_key(*uuid)).collect();
-    assert!(missing.is_empty(), "{} of {} are missing", missing.len(), expected.len());
-    assert_eq!(seen, expected);
-}
 
 fn two_and_two(world: &World) -> Book {
     let calls = [
@@ -90,6 +37,10 @@ fn r097_the_stream_has_every_message_of_the_lead_and_of_its_agents_once() {
     let result = check_ends(&stream);
     assert_eq!((&result["result"], &result["session_id"]), (&json!("all four"), &json!(ID)));
     check_whole(&stream, &world.session(ID), 0);
+    world.session(ID).paired();
+    world.session(ID).check();
+    let (lead, workers) = (book.of("lead").len(), book.of("worker").len());
+    assert!((3..=4).contains(&lead) && workers == 8, "{lead} of the lead, {workers} of workers");
 
     let init = &stream[0];
     assert_eq!(init["claude_code_version"], lead::core::frame::BUILD);
@@ -251,7 +202,8 @@ fn a_prompt_of_ten_mebibytes_comes_by_stdin() {
     let stream = lines(&done.expect(0).stdout);
     assert_eq!(check_ends(&stream)["result"], "read");
     let said = stream.iter().find(|l| l["type"] == "user").unwrap()["message"]["content"][0]["text"].as_str().unwrap();
-    assert_eq!(said.len(), limit);
+    assert_eq!((said.len(), book.requests().len()), (limit, 1));
+    world.session(check_ends(&stream)["session_id"].as_str().unwrap()).paired();
     let over = streaming(&world, &book, "go").stdin(prompt + "x").run();
     assert_eq!(check_refused(&over, 2)["is_error"], true);
 }
@@ -315,7 +267,8 @@ fn r095_a_reader_that_goes_away_ends_the_run_quietly() {
     let mut stdout = BufReader::new(stdout);
     let mut first = String::new();
     stdout.read_line(&mut first).unwrap();
-    assert!(is(&serde_json::from_str(&first).unwrap(), "init"));
+    let first: Value = serde_json::from_str(&first).unwrap();
+    assert!(is(&first, "init"));
     world.wait_file("here");
     world.wait_file("lead-here");
     // As `| head -1` does.
@@ -325,6 +278,11 @@ fn r095_a_reader_that_goes_away_ends_the_run_quietly() {
     done.expect(141);
     let said = done.stderr.lines().filter(|l| !l.contains("runs as root")).count();
     assert_eq!(said, 0, "{done:#?}");
+    let session = world.session(first["session_id"].as_str().unwrap());
+    session.paired();
+    assert_eq!(session.agent("job").outcome()["status"], "killed");
+    // The gate lets one of the two pass; the line that comes of it is the one that nobody reads.
+    assert!((3..=4).contains(&book.requests().len()), "{:#?}", book.requests());
     world.assert_nothing_left();
 }
 
@@ -336,8 +294,13 @@ fn r090_twenty_streaming_runs_at_once_each_end_with_their_result() {
     let runs: Vec<_> = (0..20).map(|n| streaming(&world, &book, &format!("run {n}")).start()).collect();
     for (n, run) in runs.into_iter().enumerate() {
         let stream = lines(&run.wait().expect(0).stdout);
-        assert_eq!(check_ends(&stream)["result"], format!("[run {n}]"));
+        let result = check_ends(&stream);
+        assert_eq!(result["result"], format!("[run {n}]"));
+        let session = world.session(result["session_id"].as_str().unwrap());
+        check_whole(&stream, &session, 0);
+        session.paired();
     }
+    assert_eq!(book.requests().len(), 40);
     world.assert_nothing_left();
 }
 

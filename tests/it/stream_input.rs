@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{Book, Lead, Piped, World, bash, book, eventually, lead_rule, spawn, turn, worker_rule};
+use crate::support::{
+    Book, KEY, Lead, MODEL, Piped, Server, World, bash, book, eventually, lead_rule, spawn, turn, worker_rule,
+};
 
 fn conversing<'w>(world: &'w World, book: &Book) -> Lead<'w> {
     let args = ["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--model", &book.model()];
@@ -151,9 +153,8 @@ fn a_failed_message_has_its_result_and_the_next_one_goes_on() {
 fn other_lines_are_left_out_and_a_broken_one_is_named() {
     let world = World::new();
     let book = echo(&world);
-    let control = "{\"type\":\"control_request\",\"request_id\":\"1\",\"request\":{\"subtype\":\"interrupt\"}}\n";
-    let done = conversing(&world, &book).stdin(format!("{control}{}", message("one"))).run();
-    done.expect(0).says(&["line 1", "control_request"]);
+    let done = conversing(&world, &book).stdin(format!("{{\"type\":\"keep_alive\"}}\n{}", message("one"))).run();
+    done.expect(0).says(&["line 1", "keep_alive"]);
     assert_eq!(results(&done.stdout).len(), 1);
 
     let done = conversing(&world, &book).stdin(message("one") + "{\"type\": oops\n" + &message("never")).run();
@@ -165,6 +166,111 @@ fn other_lines_are_left_out_and_a_broken_one_is_named() {
 
     let done = conversing(&world, &book).stdin("").run();
     assert_eq!(done.expect(0).stdout, "", "nobody said anything");
+    world.assert_nothing_left();
+}
+
+#[test]
+fn control_requests_are_answered_at_once_that_they_are_not_supported() {
+    let world = World::new();
+    let gate = world.gate("gate");
+    let lead = lead_rule(&[turn("", &[bash(&gate.arrive("here"))]), turn("done", &[])]);
+    let book = book(&world, &[lead]);
+    let Piped { running, mut stdin, stdout } = conversing(&world, &book).piped();
+    let lines = listen(stdout);
+    let mut say = |line: Value| stdin.as_mut().unwrap().write_all(format!("{line}\n").as_bytes()).unwrap();
+    let control =
+        |id: &str, subtype: &str| json!({"type": "control_request", "request_id": id, "request": {"subtype": subtype}});
+    let answer_to =
+        |id: &'static str| move |l: &Value| l["type"] == "control_response" && l["response"]["request_id"] == id;
+    // Before anything was said, as clients begin.
+    say(control("first", "initialize"));
+    let before = until(&lines, "the first answer", answer_to("first"));
+    assert_eq!(before.len(), 1, "{before:#?}");
+    say(serde_json::from_str(&message("go")).unwrap());
+    world.wait_file("here");
+    say(control("second", "interrupt"));
+    let during = until(&lines, "the answer while the turn runs", answer_to("second"));
+    assert!(!during.iter().any(is_result));
+    let response = &during.last().unwrap()["response"];
+    assert_eq!(response["subtype"], "error", "{response:#}");
+    assert!(response["error"].as_str().unwrap().contains("not supported"), "{response:#}");
+    gate.open(1);
+    let rest = until(&lines, "the result", is_result);
+    assert_eq!((&rest.last().unwrap()["result"], book.requests().len()), (&json!("done"), 2));
+    drop(stdin);
+    running.wait().expect(0);
+    assert!(lines.recv().is_err());
+    world.assert_nothing_left();
+}
+
+/// A picture of one point.
+fn picture() -> Value {
+    let data = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+    json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}})
+}
+
+fn message_of(blocks: &[Value]) -> String {
+    json!({"type": "user", "message": {"role": "user", "content": blocks}, "session_id": "default"}).to_string() + "\n"
+}
+
+#[test]
+fn images_go_to_the_model_as_they_are_and_again_after_a_resume() {
+    let world = World::new();
+    let lead = lead_rule(&[
+        json!({"when": {"latest": "what is it"}, "tools": [bash("echo looking")]}),
+        json!({"when": {"results": "==1", "latest": "looking"}, "text": "a point"}),
+        json!({"when": {"latest": "and now"}, "text": "still a point"}),
+    ]);
+    let book = book(&world, &[lead]);
+    let server = Server::start(&world, &book);
+    let text = json!({"type": "text", "text": "what is it?"});
+    let id = "44444444-2222-4333-8444-666666666666";
+    let said = message_of(&[picture(), text.clone()]);
+    let converse = |args: &[&str], said: String| {
+        let args = [&["-p", "--input-format", "stream-json", "--output-format", "stream-json", "--model", MODEL], args]
+            .concat();
+        let lead = world.lead(&args).args(&["--permission-mode", "bypassPermissions"]).stdin(said);
+        lead.env("ANTHROPIC_BASE_URL", server.url()).env("ANTHROPIC_API_KEY", KEY).run()
+    };
+    let done = converse(&["--session-id", id], said);
+    assert_eq!(results(&done.expect(0).stdout)[0]["result"], "a point");
+    let resumed = converse(&["--resume", id], message("and now?"));
+    assert_eq!(results(&resumed.expect(0).stdout)[0]["result"], "still a point");
+
+    let requests = book.requests();
+    assert_eq!(requests.len(), 3);
+    for request in &requests {
+        let content = request.messages()[0]["content"].as_array().unwrap();
+        assert_eq!(content[..], [picture(), text.clone()], "in order, and nothing added");
+        // Not a byte of what is sent differs, but for the mark that is set behind the last block.
+        assert!(request.0["body"].as_str().unwrap().contains(&picture().to_string()));
+    }
+    let session = world.session(id);
+    assert_eq!(session.lines()[0]["message"]["content"], json!([picture(), text]));
+    session.paired();
+    let shown = lines_of(&done.stdout).into_iter().find(|l| l["type"] == "user").unwrap();
+    assert_eq!(shown["message"]["content"][0], picture());
+}
+
+fn lines_of(text: &str) -> Vec<Value> {
+    text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
+}
+
+#[test]
+fn a_message_that_can_t_be_taken_has_a_result_and_the_next_one_goes_on() {
+    let world = World::new();
+    let book = echo(&world);
+    let video = json!({"type": "video", "source": {"type": "base64", "data": "x"}});
+    let done = conversing(&world, &book).stdin(message_of(&[video]) + &message(" ") + &message("three")).run();
+    let results = results(&done.expect(0).stdout);
+    assert_eq!(results.len(), 3, "{done:#?}");
+    for (result, part) in results.iter().zip(["video", "empty"]) {
+        assert!(result["is_error"] == true && result["errors"][0].as_str().unwrap().contains(part), "{result:#}");
+    }
+    assert_eq!((&results[2]["result"], book.requests().len()), (&json!("heard three"), 1));
+    // The last one decides about the exit code.
+    let done = conversing(&world, &book).stdin(message("one") + &message("")).run();
+    assert_eq!(done.expect(1).stdout.matches("\"type\":\"result\"").count(), 2);
     world.assert_nothing_left();
 }
 
@@ -200,6 +306,8 @@ fn r094_an_open_silent_pipe_is_given_up_with_one_line() {
     let done = running.wait();
     done.expect(0).says(&["standard input"]);
     assert_eq!(done.stderr.lines().count(), 1, "{done:#?}");
+    assert_eq!(book.requests().len(), 1);
+    world.session(seen[0]["session_id"].as_str().unwrap()).paired();
     drop(stdin);
 }
 

@@ -1,5 +1,6 @@
 //! The client of the Messages API: sends a rendered request, reads the stream, repeats what failed.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,8 +19,9 @@ use crate::core::limits::{self, MODEL_REQUEST_BYTES, STREAM_BYTES};
 use crate::core::message::{Caller, Reply, Request};
 use crate::core::provider::{Credentials, ProviderAccess, Retry};
 use crate::core::text;
-use crate::model::call::{BoxFuture, CallEvent, Model, ModelError, Observer, Unobserved};
-use crate::model::http::{BaseUrl, Http, SendError, chain};
+use crate::http::{SendError, chain};
+use crate::model::call::{BoxFuture, CallEvent, Model, ModelError, Observer};
+use crate::model::http::{BaseUrl, Http};
 use crate::model::retry::{Failed, retrying};
 use crate::model::sse::SseParser;
 
@@ -58,6 +60,8 @@ pub struct AnthropicModel {
     headers: HeaderMap,
     retry: Retry,
     patience: Patience,
+    /// The provider refused its own search: the model has none, or the account may not use it.
+    refuses_search: AtomicBool,
 }
 
 impl AnthropicModel {
@@ -78,6 +82,7 @@ impl AnthropicModel {
             http: Http::new(base, access.proxy.clone(), patience.connect),
             retry: access.retry,
             patience,
+            refuses_search: AtomicBool::new(false),
         })
     }
 
@@ -139,6 +144,24 @@ impl AnthropicModel {
             }
         }
         headers
+    }
+
+    /// One call, repeated as often as is allowed.
+    async fn ask(
+        &self,
+        request: &Request,
+        cancel: &CancellationToken,
+        observer: &dyn Observer,
+    ) -> Result<Reply, ModelError> {
+        let body = render(request).map_err(|e| ModelError::Unusable(format!("the request has no JSON form: {e}")))?;
+        if body.len() > MODEL_REQUEST_BYTES {
+            let message = format!("{} bytes, and {MODEL_REQUEST_BYTES} can be sent", body.len());
+            return Err(ModelError::Overflow { status: 413, message });
+        }
+        let body = Bytes::from(body);
+        let headers = self.headers_for(&request.caller);
+        let attempt = || self.attempt(headers.clone(), body.clone(), observer);
+        retrying(&self.retry, cancel, observer, attempt).await
     }
 
     fn broken(&self, what: &str, message_id: Option<&str>) -> Failed {
@@ -228,14 +251,6 @@ impl AnthropicModel {
 }
 
 impl Model for AnthropicModel {
-    fn call<'a>(
-        &'a self,
-        request: &'a Request,
-        cancel: &'a CancellationToken,
-    ) -> BoxFuture<'a, Result<Reply, ModelError>> {
-        self.call_observed(request, cancel, &Unobserved)
-    }
-
     fn call_observed<'a>(
         &'a self,
         request: &'a Request,
@@ -243,18 +258,27 @@ impl Model for AnthropicModel {
         observer: &'a dyn Observer,
     ) -> BoxFuture<'a, Result<Reply, ModelError>> {
         Box::pin(async move {
-            let body =
-                render(request).map_err(|e| ModelError::Unusable(format!("the request has no JSON form: {e}")))?;
-            if body.len() > MODEL_REQUEST_BYTES {
-                let message = format!("{} bytes, and {MODEL_REQUEST_BYTES} can be sent", body.len());
-                return Err(ModelError::Overflow { status: 413, message });
+            if request.web_search && !self.refuses_search.load(Ordering::Relaxed) {
+                match self.ask(request, cancel, observer).await {
+                    Err(ModelError::Api { status: 400, message }) if is_about_search(&message) => {
+                        tracing::warn!("the provider refuses its web search, which is left out from now on: {message}");
+                        self.refuses_search.store(true, Ordering::Relaxed);
+                    }
+                    answer => return answer,
+                }
             }
-            let body = Bytes::from(body);
-            let headers = self.headers_for(&request.caller);
-            let attempt = || self.attempt(headers.clone(), body.clone(), observer);
-            retrying(&self.retry, cancel, observer, attempt).await
+            if request.web_search {
+                return self.ask(&Request { web_search: false, ..request.clone() }, cancel, observer).await;
+            }
+            self.ask(request, cancel, observer).await
         })
     }
+}
+
+/// Whether a refusal is about the search that was offered, not about one in the conversation.
+fn is_about_search(message: &str) -> bool {
+    let message = message.to_lowercase();
+    (message.contains("web_search") || message.contains("web search")) && !message.contains("tool use with id")
 }
 
 /// The headers of every request.

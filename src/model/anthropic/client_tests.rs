@@ -80,6 +80,7 @@ pub(super) fn request(prompt: &str) -> Request {
         system: "be good".into(),
         messages: vec![Message::user(vec![Block::text(prompt)])],
         tools: vec![tool("Bash"), tool("Read")],
+        web_search: false,
         max_tokens: 1000,
         caller: Caller { role: "worker".into(), agent_type: "explorer".into(), name: "größe".into() },
     }
@@ -206,10 +207,7 @@ async fn thinking_goes_back_unmodified() {
     let Block::Other(thought) = &mut request.messages[1].content[0] else { panic!("a thought") };
     thought["thinking"] = json!("changed");
     let error = call(&model, &request, &log).await;
-    assert!(
-        matches!(&error, Err(ModelError::Api { status: 400, message }) if message.contains("signature")),
-        "{error:?}"
-    );
+    assert!(matches!(&error, Err(ModelError::Thoughts { message }) if message.contains("signature")), "{error:?}");
 }
 
 #[tokio::test]
@@ -435,4 +433,47 @@ fn who_asks_is_told_to_this_machine_only() {
     };
     assert_eq!(told("http://127.0.0.1:1"), 3);
     assert_eq!(told("https://api.example.com"), 0);
+}
+
+#[tokio::test]
+async fn a_search_that_the_provider_refuses_is_offered_once() {
+    let refused = "{status: 400, message: 'tools.2: web_search is not enabled for this organization'}";
+    let rig = Rig::start(&format!("[{{turns: [{{error: {refused}}}, {{text: a}}, {{text: b}}]}}]")).await;
+    let (model, mut request, log) = (rig.model(), request("go"), Log::default());
+    request.web_search = true;
+    let first = reply(&model, &request, &log).await;
+    assert_eq!(text_of(&first.content), "a");
+    request.messages.extend([Message::assistant(first.content), Message::user(vec![Block::text("more")])]);
+    assert_eq!(text_of(&reply(&model, &request, &log).await.content), "b");
+    let offered: Vec<bool> = rig.seen().iter().map(|body| body.contains("web_search_20250305")).collect();
+    assert_eq!(offered, [true, false, false]);
+}
+
+#[tokio::test]
+async fn a_search_of_the_provider_goes_through_the_wire_and_back() {
+    let blocks = "[{type: server_tool_use, id: s, name: web_search, input: {query: tea}}]";
+    let found = "[{type: web_search_tool_result, tool_use_id: s, content: [{type: web_search_result, url: u}]}, \
+                 {type: text, text: 'It is 3 EUR.', citations: [{type: web_search_result_location, url: u}]}]";
+    let rig = Rig::start(&format!(
+        "[{{turns: [{{blocks: {blocks}, stop_reason: pause_turn, usage: {{server_tool_use: {{web_search_requests: 2}}}}}}, \
+         {{blocks: {found}}}, {{text: done}}]}}]"
+    ))
+    .await;
+    let (model, mut request, log) = (rig.model(), request("go"), Log::default());
+    request.web_search = true;
+    let paused = reply(&model, &request, &log).await;
+    assert_eq!(
+        (paused.stop_reason.as_deref(), paused.usage.server_tool_use.web_search_requests),
+        (Some("pause_turn"), 2)
+    );
+    request.messages.push(Message::assistant(paused.content));
+    let rest = reply(&model, &request, &log).await;
+    assert_eq!(text_of(&rest.content), "It is 3 EUR.");
+    request.messages[1].content.extend(rest.content);
+    request.messages.push(Message::user(vec![Block::text("more")]));
+    assert_eq!(text_of(&reply(&model, &request, &log).await.content), "done");
+    let sent: Value = serde_json::from_str(&rig.seen()[2]).unwrap();
+    let content = &sent["messages"][1]["content"];
+    assert_eq!((&content[0]["input"], &content[1]["content"][0]["url"]), (&json!({"query": "tea"}), &json!("u")));
+    assert_eq!(content[2]["citations"], json!([{"type": "web_search_result_location", "url": "u"}]));
 }

@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::core::message::{Block, Known, Reply, Usage};
+use crate::core::message::{Block, Known, Reply, ServerToolUsage, Usage};
 
 /// What an event did.
 #[derive(Debug, PartialEq)]
@@ -100,6 +100,8 @@ enum Delta {
     Signature { signature: String },
     #[serde(rename = "input_json_delta")]
     InputJson { partial_json: String },
+    #[serde(rename = "citations_delta")]
+    Citation { citation: Value },
     #[serde(other)]
     Unknown,
 }
@@ -118,6 +120,7 @@ struct PartialUsage {
     output_tokens: Option<u64>,
     cache_creation_input_tokens: Option<u64>,
     cache_read_input_tokens: Option<u64>,
+    server_tool_use: Option<ServerToolUsage>,
 }
 
 /// The error of an answer's body, or of an event.
@@ -223,6 +226,12 @@ impl Part {
             Delta::Thinking { thinking } => self.append("thinking", &thinking),
             Delta::Signature { signature } => self.append("signature", &signature),
             Delta::InputJson { partial_json } => self.input.push_str(&partial_json),
+            Delta::Citation { citation } => match self.block.get_mut("citations") {
+                Some(Value::Array(citations)) => citations.push(citation),
+                _ => {
+                    self.block.insert("citations".to_owned(), Value::Array(vec![citation]));
+                }
+            },
             Delta::Unknown => {}
         }
     }
@@ -263,6 +272,7 @@ impl PartialUsage {
         set(&mut usage.output_tokens, self.output_tokens);
         set(&mut usage.cache_creation_input_tokens, self.cache_creation_input_tokens);
         set(&mut usage.cache_read_input_tokens, self.cache_read_input_tokens);
+        usage.server_tool_use = self.server_tool_use.unwrap_or(usage.server_tool_use);
     }
 }
 

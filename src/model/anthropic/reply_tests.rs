@@ -73,8 +73,7 @@ fn thinking_text_and_calls_are_put_together_in_order() {
     let reply = feed(&events).unwrap().unwrap();
     assert_eq!((reply.id.as_str(), reply.model.as_str()), ("msg_1", "m"));
     assert_eq!(reply.stop_reason.as_deref(), Some("tool_use"));
-    let usage =
-        Usage { input_tokens: 25, output_tokens: 15, cache_read_input_tokens: 7, cache_creation_input_tokens: 0 };
+    let usage = Usage { input_tokens: 25, output_tokens: 15, cache_read_input_tokens: 7, ..Usage::default() };
     assert_eq!(reply.usage, usage);
     assert_eq!(
         reply.content,
@@ -165,4 +164,35 @@ fn an_error_event_has_the_status_of_its_type() {
         let event = json!({"type": "error", "error": {"type": kind, "message": "said"}});
         assert_eq!(feed(&[start(), event]), Err(StreamError::Api { status, message: "said".into() }));
     }
+}
+
+#[test]
+fn a_search_of_the_provider_is_kept_whole() {
+    let result =
+        json!({"type": "web_search_result", "url": "https://a.example/", "title": "T", "encrypted_content": "Ev=="});
+    let found = json!({"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [result]});
+    let citation =
+        |n: u32| json!({"type": "web_search_result_location", "encrypted_index": n.to_string(), "cited_text": "t"});
+    let mut events = vec![start()];
+    events.push(open(0, json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {}})));
+    events.push(delta(0, json!({"type": "input_json_delta", "partial_json": "{\"query\": "})));
+    events.push(delta(0, json!({"type": "input_json_delta", "partial_json": "\"tea\"}"})));
+    events.push(close(0));
+    events.extend([open(1, found.clone()), close(1)]);
+    events.push(open(2, json!({"type": "text", "text": "", "citations": []})));
+    for n in 0..2 {
+        events.push(delta(2, json!({"type": "citations_delta", "citation": citation(n)})));
+    }
+    events.extend([delta(2, json!({"type": "text_delta", "text": "Tea."})), close(2)]);
+    events.extend([open(3, json!({"type": "text", "text": "Enough.", "citations": []})), close(3)]);
+    let [mut last, stop] = end("pause_turn");
+    last["usage"]["server_tool_use"] = json!({"web_search_requests": 1});
+    events.extend([last, stop]);
+    let reply = feed(&events).unwrap().unwrap();
+    assert_eq!(reply.stop_reason.as_deref(), Some("pause_turn"));
+    assert_eq!(reply.usage.server_tool_use.web_search_requests, 1);
+    let search =
+        json!({"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "tea"}});
+    let text = json!({"type": "text", "text": "Tea.", "citations": [citation(0), citation(1)]});
+    assert_eq!(reply.content, [Block::Other(search), Block::Other(found), Block::Other(text), Block::text("Enough.")]);
 }

@@ -9,7 +9,7 @@ use std::io;
 
 use serde::Serialize;
 
-use crate::core::message::{Block, Known, Message, Request, Role};
+use crate::core::message::{Block, Known, Message, Request, Role, ToolSpec};
 
 /// Put in before the closing brace of a block: the provider caches everything up to there. Four are
 /// allowed: tools, system, and the two latest user messages, so that a turn finds the cache of the
@@ -23,15 +23,34 @@ const MARKED_TURNS: usize = 2;
 /// empty.
 const NO_CONTENT: &str = "(no text)";
 
+/// Searches that the provider may make for one request.
+const SEARCHES: u32 = 8;
+
+/// A tool of a request.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Offered<'a> {
+    /// One that is run here.
+    Ours(&'a ToolSpec),
+    /// One that the provider runs.
+    Theirs { r#type: &'static str, name: &'static str, max_uses: u32 },
+}
+
+impl Offered<'_> {
+    const WEB_SEARCH: Self = Self::Theirs { r#type: "web_search_20250305", name: "web_search", max_uses: SEARCHES };
+}
+
 /// The body of a streamed call.
 pub fn render(request: &Request) -> io::Result<Vec<u8>> {
     let mut out = Vec::with_capacity(64 << 10);
     out.extend_from_slice(b"{\"model\":");
     json(&mut out, &request.model)?;
     out.extend_from_slice(format!(",\"max_tokens\":{},\"stream\":true", request.max_tokens).as_bytes());
-    if !request.tools.is_empty() {
+    let offered = request.tools.iter().map(Offered::Ours).chain(request.web_search.then_some(Offered::WEB_SEARCH));
+    let offered: Vec<Offered<'_>> = offered.collect();
+    if !offered.is_empty() {
         out.extend_from_slice(b",\"tools\":");
-        list(&mut out, &request.tools, json)?;
+        list(&mut out, &offered, json)?;
         mark(&mut out, 1);
     }
     if !request.system.trim().is_empty() {

@@ -14,6 +14,7 @@ fn request(messages: Vec<Message>) -> Request {
         system: "be good".into(),
         messages,
         tools: vec![tool("Bash"), tool("Read")],
+        web_search: false,
         max_tokens: 32_000,
         caller: Caller::default(),
     }
@@ -129,4 +130,30 @@ fn over_thirty_turns_each_request_begins_with_the_one_before() {
             request.messages = lines.iter().map(|l| serde_json::from_str(l).unwrap()).collect();
         }
     }
+}
+
+#[test]
+fn the_provider_s_search_stands_last_among_the_tools() {
+    let mut request = request(vec![said("one")]);
+    request.web_search = true;
+    let body = parsed(&request);
+    let search = json!({"type": "web_search_20250305", "name": "web_search", "max_uses": 8, "cache_control": {"type": "ephemeral"}});
+    assert_eq!(body["tools"].as_array().map(Vec::len), Some(3));
+    assert_eq!(body["tools"][2], search);
+    request.tools.clear();
+    assert_eq!(parsed(&request)["tools"], json!([search]));
+}
+
+#[test]
+fn blocks_of_a_search_go_back_as_they_came() {
+    let blocks = json!([
+        {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "tea"}},
+        {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [
+            {"type": "web_search_result", "url": "https://a.example/", "title": "T", "encrypted_content": "Ev==", "page_age": null}
+        ]},
+        {"type": "text", "text": "Tea.", "citations": [{"type": "web_search_result_location", "encrypted_index": "E=", "cited_text": "t"}]},
+    ]);
+    let content: Vec<Block> = serde_json::from_value(blocks.clone()).unwrap();
+    let body = parsed(&request(vec![said("one"), Message::assistant(content), said("two")]));
+    assert_eq!(body["messages"][1]["content"], blocks);
 }

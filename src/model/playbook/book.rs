@@ -119,6 +119,9 @@ pub struct TurnRule {
     /// What is thought before; signed, so that a strict server notices if it is changed.
     #[serde(default)]
     pub thinking: Option<String>,
+    /// Blocks of other kinds, as the provider sends them, before the text; such as `server_tool_use`.
+    #[serde(default)]
+    pub blocks: Vec<Value>,
     /// What is said.
     #[serde(default)]
     pub text: Option<String>,
@@ -128,6 +131,10 @@ pub struct TurnRule {
     /// How long the model seems to think, in milliseconds.
     #[serde(default)]
     pub delay_ms: u64,
+    /// Why the reply ends, if it is not for the usual reason. After `pause_turn` the next turn is the
+    /// rest of the same message.
+    #[serde(default)]
+    pub stop_reason: Option<String>,
     /// Tokens reported; without it an estimate, a quarter of the characters, but never so much that a
     /// window of the usual size is full. `usage: {input_tokens: 180000}` makes the agent compact.
     #[serde(default)]
@@ -147,9 +154,18 @@ pub struct TurnRule {
 }
 
 impl TurnRule {
+    /// Of how many blocks its reply is made.
+    pub fn blocks(&self) -> usize {
+        usize::from(self.thinking.is_some()) + self.blocks.len() + usize::from(self.text.is_some()) + self.tools.len()
+    }
+
     /// Whether the turn is over once its error was given: it has nothing to say.
     pub fn is_error_only(&self) -> bool {
-        self.error.is_some() && self.fault.is_none() && self.text.is_none() && self.tools.is_empty()
+        self.error.is_some()
+            && self.fault.is_none()
+            && self.text.is_none()
+            && self.tools.is_empty()
+            && self.blocks.is_empty()
     }
 }
 

@@ -15,6 +15,9 @@ pub fn events(reply: &Reply) -> Vec<Value> {
     start["content"] = json!([]);
     start["stop_reason"] = Value::Null;
     start["usage"]["output_tokens"] = json!(1);
+    if let Some(usage) = start["usage"].as_object_mut() {
+        usage.shift_remove("server_tool_use");
+    }
     let mut out = vec![json!({"type": "message_start", "message": start}), json!({"type": "ping"})];
     for (index, block) in reply.content.iter().enumerate() {
         let (begin, deltas) = block_events(block);
@@ -24,7 +27,10 @@ pub fn events(reply: &Reply) -> Vec<Value> {
         out.push(json!({"type": "content_block_stop", "index": index}));
     }
     let delta = json!({"stop_reason": reply.stop_reason, "stop_sequence": null});
-    let usage = json!({"output_tokens": reply.usage.output_tokens});
+    let mut usage = json!({"output_tokens": reply.usage.output_tokens});
+    if let Some(uses) = json!(reply.usage).get("server_tool_use") {
+        usage["server_tool_use"] = uses.clone();
+    }
     out.push(json!({"type": "message_delta", "delta": delta, "usage": usage}));
     out.push(json!({"type": "message_stop"}));
     out
@@ -56,6 +62,18 @@ fn block_events(block: &Block) -> (Value, Vec<Value>) {
         Block::Known(Known::ToolUse { id, name, input }) => {
             let begin = json!({"type": "tool_use", "id": id, "name": name, "input": {}});
             (begin, parts(&input.to_string()).map(json_delta).collect())
+        }
+        Block::Other(value) if value["type"] == "server_tool_use" => {
+            let mut begin = value.clone();
+            begin["input"] = json!({});
+            (begin, parts(&value["input"].to_string()).map(json_delta).collect())
+        }
+        Block::Other(value) if value["type"] == "text" => {
+            let citation = |citation: &Value| json!({"type": "citations_delta", "citation": citation});
+            let citations = value["citations"].as_array().into_iter().flatten().map(citation);
+            let text = value["text"].as_str().unwrap_or_default();
+            let begin = json!({"type": "text", "text": "", "citations": []});
+            (begin, citations.chain(parts(text).map(text_delta)).collect())
         }
         Block::Other(value) if value["type"] == "thinking" => {
             let text = value["thinking"].as_str().unwrap_or_default();

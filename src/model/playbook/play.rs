@@ -11,6 +11,7 @@ use super::book::{AgentRule, FaultKind, Match, Playbook, TurnRule};
 use super::fill::Filler;
 use super::history::History;
 use crate::core::message::{Block, Caller, Known, Message, Reply, Request, Role, Usage, asks_for_summary};
+use crate::core::server_tool;
 use crate::core::text;
 
 /// Most tokens of prompt and reply that an estimate comes to, together less than 90 % of the usual window:
@@ -85,10 +86,14 @@ pub fn play_after(book: &Playbook, request: &Request, given: &ErrorsGiven) -> Tu
 
     let mut replay = Replay::of(rule);
     for message in &request.messages {
-        if message.role == Role::Assistant
-            && let Some(turn) = replay.choose(|_, turn| turn.is_error_only())
-        {
+        let mut is_answered = message.role == Role::User;
+        let mut blocks = message.content.len();
+        while !is_answered && let Some(turn) = replay.choose(|_, turn| turn.is_error_only()) {
             replay.used[turn] += 1;
+            // A reply that paused and went on is one message.
+            let turn = &rule.turns[turn];
+            blocks = blocks.saturating_sub(turn.blocks());
+            is_answered = turn.stop_reason.as_deref() != Some(server_tool::PAUSED) || blocks == 0;
         }
         replay.history.take(message);
     }
@@ -200,8 +205,11 @@ fn answer(request: &Request, history: &History<'_>, turn: &TurnRule, place: Plac
     let mut content = Vec::new();
     if let Some(thinking) = &turn.thinking {
         let thinking = filler.text(thinking);
-        content.push(Block::Other(json!({"type": "thinking", "thinking": thinking, "signature": sign(&thinking)})));
+        content.push(Block::Other(
+            json!({"type": "thinking", "thinking": thinking, "signature": sign(&request.model, &thinking)}),
+        ));
     }
+    content.extend(turn.blocks.iter().map(|block| Block::Other(filler.value_of(block))));
     if let Some(text) = &turn.text {
         content.push(Block::text(filler.text(text)));
     }
@@ -218,7 +226,9 @@ fn answer(request: &Request, history: &History<'_>, turn: &TurnRule, place: Plac
         content.push(Block::text(""));
     }
     warnings.extend(filler.unmatched.iter().map(|name| format!("the variable {{{{{name}}}}} stands for nothing here")));
-    let answer = Ok(reply(request, content, turn.usage));
+    let mut reply = reply(request, content, turn.usage);
+    reply.stop_reason = turn.stop_reason.clone().or(reply.stop_reason);
+    let answer = Ok(reply);
     Turn { place: Some(place), delay, answer, fault, event_delay, warnings }
 }
 
@@ -240,9 +250,10 @@ fn reply(request: &Request, content: Vec<Block>, usage: Option<Usage>) -> Reply 
     }
 }
 
-/// The signature under a thought; who passes it back changed is found out.
-pub(in crate::model) fn sign(thinking: &str) -> String {
-    Sha256::digest(thinking).iter().map(|b| format!("{b:02x}")).collect()
+/// The signature under a model's thought; who passes it back changed, or to another model, is found
+/// out.
+pub(in crate::model) fn sign(model: &str, thinking: &str) -> String {
+    Sha256::digest(format!("{model} {thinking}")).iter().map(|b| format!("{b:02x}")).collect()
 }
 
 /// The estimate of a request's tokens.

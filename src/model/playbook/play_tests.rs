@@ -224,7 +224,7 @@ fn thinking_comes_first_and_is_signed() {
     let b = book("agents: [{turns: [{thinking: 'about {{prompt}}', tools: [{name: Bash}]}, {thinking: alone}]}]");
     let mut c = Conversation::lead("apples");
     let content = c.turn(&b).answer.map(|r| r.content).unwrap_or_default();
-    let signature = sign("about apples");
+    let signature = sign("playbook:test", "about apples");
     assert_eq!(
         content[0],
         Block::Other(json!({"type": "thinking", "thinking": "about apples", "signature": signature}))
@@ -304,4 +304,27 @@ fn an_estimate_never_fills_a_window() {
     let usage = Conversation::lead(&text).turn(&b).answer.map(|r| r.usage).unwrap_or_default();
     assert_eq!((usage.input_tokens, usage.output_tokens), ESTIMATE);
     assert!(ESTIMATE.0 + ESTIMATE.1 < 180_000);
+}
+
+#[test]
+fn a_reply_that_pauses_goes_on_with_the_next_turn() {
+    let book = book(
+        "agents: [{turns: [{blocks: [{type: server_tool_use, id: s, name: web_search, input: {query: '{{prompt}}'}}], \
+         stop_reason: pause_turn, usage: {server_tool_use: {web_search_requests: 1}}}, {blocks: [{type: \
+         web_search_tool_result, tool_use_id: s, content: []}], text: found}, {text: last}]}]",
+    );
+    let mut talk = Conversation::lead("tea");
+    let reply = talk.turn(&book).answer.unwrap();
+    assert_eq!(
+        (reply.stop_reason.as_deref(), reply.usage.server_tool_use.web_search_requests),
+        (Some("pause_turn"), 1)
+    );
+    assert_eq!(serde_json::to_value(&reply.content[0]).unwrap()["input"], serde_json::json!({"query": "tea"}));
+    let rest = talk.turn(&book).answer.unwrap();
+    assert_eq!(rest.stop_reason.as_deref(), Some("end_turn"));
+    // As it is sent from then on: one message.
+    talk.request.messages.pop();
+    talk.request.messages[1].content.extend(rest.content);
+    talk.say(&["more"]);
+    assert_eq!(talk.text(&book), "last");
 }

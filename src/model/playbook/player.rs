@@ -109,14 +109,6 @@ impl From<Playbook> for PlaybookModel {
 }
 
 impl Model for PlaybookModel {
-    fn call<'a>(
-        &'a self,
-        request: &'a Request,
-        cancel: &'a CancellationToken,
-    ) -> BoxFuture<'a, Result<Reply, ModelError>> {
-        Box::pin(self.answer(request, cancel))
-    }
-
     fn call_observed<'a>(
         &'a self,
         request: &'a Request,

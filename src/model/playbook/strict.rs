@@ -4,6 +4,7 @@
 use std::collections::HashSet;
 
 use crate::core::message::{Block, Known, Message, Request, Role};
+use crate::core::server_tool;
 
 /// Checks `request` as the Messages API does: roles alternate and begin and end with the user, each
 /// tool use is answered once in the very next message, answers come first in it, ids are not used
@@ -39,11 +40,56 @@ pub fn check_request(request: &Request) -> Result<(), String> {
             }
         }
     }
-    match request.messages.last().map(|m| m.role) {
+    check_server_tools(&request.messages)?;
+    match request.messages.last() {
         None => Err("messages: must not be empty".to_owned()),
-        Some(Role::Assistant) => Err("messages: the last one must be the user's".to_owned()),
-        Some(Role::User) => Ok(()),
+        // One that the provider paused goes on.
+        Some(last)
+            if last.role == Role::Assistant && !last.content.iter().any(|b| server_tool::use_id(b).is_some()) =>
+        {
+            Err("messages: the last one must be the user's".to_owned())
+        }
+        Some(_) => Ok(()),
     }
+}
+
+/// Checks that each tool use of the provider's own has its result: in the same message, or at the
+/// begin of the next one behind results of other tools alone. It may come yet if the request ends
+/// before it could.
+fn check_server_tools(messages: &[Message]) -> Result<(), String> {
+    let mut used = HashSet::new();
+    for (at, message) in messages.iter().enumerate() {
+        let later = messages.get(at + 1..).unwrap_or_default();
+        let is_last = match later {
+            [] => true,
+            [results] => is_all_results(results),
+            _ => false,
+        };
+        let in_time = |id: &str| {
+            let answers = |m: &Message| m.content.iter().any(|b| server_tool::answered_id(b) == Some(id));
+            answers(message) || matches!(later, [results, next, ..] if is_all_results(results) && answers(next))
+        };
+        for block in &message.content {
+            if let Some(id) = server_tool::answered_id(block)
+                && !used.contains(id)
+            {
+                return Err(format!("messages.{at}: the result of {id:?} has no server_tool_use before it"));
+            }
+            let Some(id) = server_tool::use_id(block) else { continue };
+            if message.role == Role::User {
+                return Err(format!("messages.{at}: a server_tool_use ({id:?}) in a user message"));
+            }
+            used.insert(id);
+            if !is_last && !in_time(id) {
+                return Err(format!("messages.{at}: the server_tool_use {id:?} was found without a result"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_all_results(message: &Message) -> bool {
+    message.content.iter().all(|block| matches!(block, Block::Known(Known::ToolResult { .. })))
 }
 
 fn check_tools(request: &Request) -> Result<(), String> {
@@ -176,6 +222,39 @@ mod tests {
             let shown = format!("{messages:?}");
             let error = check(messages).err().unwrap_or_default();
             assert!(error.contains(part), "{error} / {part}: {shown}");
+        }
+    }
+
+    #[test]
+    fn tools_of_the_provider_have_their_results_in_time() {
+        let search =
+            |id: &str| Block::Other(json!({"type": "server_tool_use", "id": id, "name": "web_search", "input": {}}));
+        let found =
+            |id: &str| Block::Other(json!({"type": "web_search_tool_result", "tool_use_id": id, "content": []}));
+        let says = |content: &[Block]| Message::assistant(content.to_vec());
+        let mixed = says(&[search("s"), Block::tool_use("a", "Bash", json!({}))]);
+        let mut late = results(&["a"]);
+        late.content.push(Block::text("and"));
+        let good = [
+            vec![said("go"), says(&[search("s"), found("s"), Block::text("t")]), said("more")],
+            vec![said("go"), says(&[search("s"), found("s"), search("t")])],
+            vec![said("go"), mixed.clone(), results(&["a"])],
+            vec![said("go"), mixed.clone(), results(&["a"]), says(&[found("s"), Block::text("t")]), said("more")],
+        ];
+        for messages in good {
+            assert_eq!(check(messages.clone()), Ok(()), "{messages:?}");
+        }
+        let bad = [
+            (vec![said("go"), says(&[search("s")]), said("more")], "without a result"),
+            (vec![said("go"), mixed.clone(), late], "without a result"),
+            (vec![said("go"), mixed, results(&["a"]), says(&[Block::text("t")]), said("more")], "without a result"),
+            (vec![said("go"), says(&[found("s"), Block::text("t")]), said("more")], "no server_tool_use before"),
+            (vec![Message::user(vec![search("s")])], "in a user message"),
+            (vec![said("go"), says(&[Block::text("t")])], "last one must be the user's"),
+        ];
+        for (messages, part) in bad {
+            let error = check(messages.clone()).err().unwrap_or_default();
+            assert!(error.contains(part), "{error}: {messages:?}");
         }
     }
 

@@ -26,6 +26,7 @@ impl Conversation {
                 system: "be good".into(),
                 messages: vec![Message::user(vec![Block::text(prompt)])],
                 tools: tools.iter().map(tool).collect(),
+                web_search: false,
                 max_tokens: 100,
                 caller,
             },

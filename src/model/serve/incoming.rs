@@ -12,6 +12,9 @@ use crate::model::playbook::{check_request, sign};
 /// The API takes no more cache marks than this.
 const CACHE_MARKS: usize = 4;
 
+/// The name of the provider's search, as a request offers it.
+const WEB_SEARCH: &str = "web_search";
+
 /// What is checked about requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Check {
@@ -64,14 +67,22 @@ enum System {
     Blocks(Vec<Block>),
 }
 
-/// A tool of ours, or of the provider's (which has no schema).
+/// A tool of the client's, or of the provider's (which has a type and no schema).
 #[derive(Deserialize)]
 struct Tool {
+    #[serde(default)]
+    r#type: Option<String>,
     name: String,
     #[serde(default)]
     description: String,
     #[serde(default)]
     input_schema: Option<Value>,
+}
+
+impl Tool {
+    fn is_providers(&self) -> bool {
+        self.r#type.as_deref().is_some_and(|kind| kind != "custom")
+    }
 }
 
 /// Reads a body of `/v1/messages` (or `count_tokens`, where `max_tokens` may be missing).
@@ -88,6 +99,7 @@ pub(super) fn read(headers: &HeaderMap, body: &str) -> Result<Incoming, Refusal>
         Some(System::Text(text)) => text,
         Some(System::Blocks(blocks)) => crate::core::message::text_of(&blocks),
     };
+    let (theirs, ours): (Vec<Tool>, Vec<Tool>) = body.tools.into_iter().partition(Tool::is_providers);
     let tool = |tool: Tool| ToolSpec {
         name: tool.name,
         description: tool.description,
@@ -97,7 +109,8 @@ pub(super) fn read(headers: &HeaderMap, body: &str) -> Result<Incoming, Refusal>
         model: body.model,
         system,
         messages: body.messages,
-        tools: body.tools.into_iter().map(tool).collect(),
+        tools: ours.into_iter().map(tool).collect(),
+        web_search: theirs.iter().any(|tool| tool.name == WEB_SEARCH),
         max_tokens: body.max_tokens.unwrap_or(0),
         caller,
     };
@@ -120,17 +133,42 @@ pub(super) fn check_strictly(headers: &HeaderMap, body: &str, request: &Request)
             "a maximum of {CACHE_MARKS} blocks with cache_control may be provided, found {marks}"
         )));
     }
+    check_tools(&json).map_err(invalid)?;
     check_request(request).map_err(invalid)?;
     let offered: HashSet<&str> = request.tools.iter().map(|t| t.name.as_str()).collect();
     for (at, message) in request.messages.iter().enumerate() {
         for block in &message.content {
-            check_block(block, &offered).map_err(|what| invalid(format!("messages.{at}: {what}")))?;
+            check_block(block, &request.model, &offered).map_err(|what| invalid(format!("messages.{at}: {what}")))?;
         }
     }
     Ok(())
 }
 
-fn check_block(block: &Block, offered: &HashSet<&str>) -> Result<(), String> {
+/// A tool has a schema, or is one that the provider has.
+fn check_tools(json: &Value) -> Result<(), String> {
+    for (at, tool) in json["tools"].as_array().into_iter().flatten().enumerate() {
+        let (kind, name) = (tool["type"].as_str().unwrap_or("custom"), tool["name"].as_str().unwrap_or_default());
+        match kind {
+            "custom" if tool["input_schema"].is_object() => {}
+            "custom" => return Err(format!("tools.{at}.input_schema: field required")),
+            kind if kind.starts_with("web_search_") => {
+                if name != WEB_SEARCH {
+                    return Err(format!("tools.{at}.name: must be {WEB_SEARCH:?}"));
+                }
+                if let Some(field) = ["input_schema", "description"].iter().find(|field| tool.get(**field).is_some()) {
+                    return Err(format!("tools.{at}.{field}: extra inputs are not permitted"));
+                }
+                if tool.get("max_uses").is_some_and(|uses| uses.as_u64().is_none_or(|n| n == 0)) {
+                    return Err(format!("tools.{at}.max_uses: must be at least 1"));
+                }
+            }
+            kind => return Err(format!("tools.{at}.type: there is no tool of type {kind:?}")),
+        }
+    }
+    Ok(())
+}
+
+fn check_block(block: &Block, model: &str, offered: &HashSet<&str>) -> Result<(), String> {
     match block {
         Block::Known(Known::Text { text }) if text.trim().is_empty() => {
             Err("text content blocks must contain text that is not blank".to_owned())
@@ -138,13 +176,15 @@ fn check_block(block: &Block, offered: &HashSet<&str>) -> Result<(), String> {
         Block::Known(Known::ToolUse { name, .. }) if !offered.contains(name.as_str()) => {
             Err(format!("the tool {name:?} is not among the tools of this request"))
         }
-        Block::Known(Known::ToolResult { content, .. }) => content.iter().try_for_each(|b| check_block(b, offered)),
+        Block::Known(Known::ToolResult { content, .. }) => {
+            content.iter().try_for_each(|b| check_block(b, model, offered))
+        }
         Block::Other(value) if value["type"] == "thinking" => {
             let thinking = value["thinking"].as_str().unwrap_or_default();
-            let is_signed = value["signature"].as_str() == Some(&sign(thinking));
+            let is_signed = value["signature"].as_str() == Some(&sign(model, thinking));
             is_signed
                 .then_some(())
-                .ok_or_else(|| "thinking blocks can't be changed: the signature does not fit".to_owned())
+                .ok_or_else(|| "thinking blocks cannot be modified: the signature is none of this model".to_owned())
         }
         Block::Known(_) | Block::Other(_) => Ok(()),
     }
@@ -188,7 +228,7 @@ mod tests {
             "messages": [
                 {"role": "user", "content": "go"},
                 {"role": "assistant", "content": [
-                    {"type": "thinking", "thinking": "hm", "signature": sign("hm")},
+                    {"type": "thinking", "thinking": "hm", "signature": sign("m", "hm")},
                     {"type": "tool_use", "id": "t", "name": "Bash", "input": {}},
                 ]},
                 {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "out"}]},
@@ -207,7 +247,7 @@ mod tests {
         let caller = incoming.request.caller;
         assert_eq!((caller.role.as_str(), caller.agent_type.as_str(), caller.name.as_str()), ("worker", "", "größe"));
         assert_eq!(incoming.request.messages[2].content, [Block::tool_result("t", "out", false)]);
-        assert_eq!(incoming.request.tools[1].name, "web_search");
+        assert_eq!((incoming.request.tools.len(), incoming.request.web_search), (1, true));
         assert_eq!(check(&headers, &body()), Ok(()));
         assert_eq!(read(&headers, "{").map(|_| ()).map_err(|e| e.status), Err(400));
     }
@@ -224,14 +264,19 @@ mod tests {
             refusal.message
         };
         let mark = json!({"type": "ephemeral"});
-        let cases: [(&Change<'_>, &str); 8] = [
+        let cases: [(&Change<'_>, &str); 13] = [
+            (&|b| b["tools"][0] = json!({"name": "Bash"}), "tools.0.input_schema: field required"),
+            (&|b| b["tools"][1]["name"] = json!("search"), "tools.1.name"),
+            (&|b| b["tools"][1]["input_schema"] = json!({"type": "object"}), "tools.1.input_schema: extra"),
+            (&|b| b["tools"][1]["max_uses"] = json!(0), "tools.1.max_uses"),
+            (&|b| b["tools"][1]["type"] = json!("no_such_1"), "no tool of type"),
             (&|b| b["messages"][2]["content"] = json!("no result"), "has no tool_result"),
             (&|b| b["messages"][2]["role"] = json!("assistant"), "roles must alternate"),
             (&|b| b["messages"][1]["content"][1]["name"] = json!("Nope"), "\"Nope\" is not among"),
             (&|b| b["tools"] = json!([]), "\"Bash\" is not among"),
             (&|b| b["messages"][0]["content"] = json!(" "), "messages.0: text content"),
             (&|b| b["messages"][2]["content"][0]["content"] = json!(""), "messages.2: text content"),
-            (&|b| b["messages"][1]["content"][0]["thinking"] = json!("hm!"), "can't be changed"),
+            (&|b| b["messages"][1]["content"][0]["thinking"] = json!("hm!"), "cannot be modified"),
             (&|b| b["max_tokens"] = Value::Null, "max_tokens"),
         ];
         for (change, part) in cases {

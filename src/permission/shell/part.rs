@@ -27,7 +27,7 @@ pub struct Assignment {
 }
 
 /// One word.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Word {
     /// As written.
     pub raw: String,
@@ -35,6 +35,9 @@ pub struct Word {
     pub text: String,
     /// What the shell may make of it.
     pub expansion: Expansion,
+    /// If all that is to be expanded are `*` and `?`: the word as a pattern, in which `\\` takes the
+    /// meaning off the next character.
+    pub pattern: Option<String>,
 }
 
 /// What may become of a word when the shell expands it.

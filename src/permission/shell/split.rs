@@ -1,17 +1,17 @@
-//! The grammar: lists, pipelines, groups, loops, simple commands, redirections.
+//! The grammar: lists, pipelines, groups, loops, simple commands.
 
 use std::path::Path;
 
 use super::dirs::Dirs;
-use super::part::{Assignment, Expansion, Part, Redirect, Unparsed, Word};
+use super::heredoc::HereDocument;
+use super::part::{Assignment, Expansion, Part, Unparsed};
+use super::runs;
 use super::word::is_meta;
 
-/// Longest command that is looked at, bytes.
-const LONGEST: usize = 256 * 1024;
+/// Longest command that is looked at, bytes: Linux takes no longer argument.
+const LONGEST: usize = 128 * 1024;
 /// Deepest nesting of subshells and substitutions.
 const DEEPEST: u32 = 24;
-/// Programs whose `-c` argument is a command again.
-const SHELLS: [&str; 5] = ["sh", "bash", "dash", "zsh", "ksh"];
 
 /// Splits `command`, which would run in `cwd`, into everything it runs. `home` is what `~` means.
 pub fn split(command: &str, cwd: &Path, home: Option<&Path>) -> Result<Vec<Part>, Unparsed> {
@@ -31,20 +31,14 @@ pub(super) enum End {
     Brace,
 }
 
-struct HereDocument {
-    delimiter: String,
-    strip_tabs: bool,
-    literal: bool,
-}
-
 /// The place in a text, and what was found before it.
 pub(super) struct Splitter<'a> {
     pub(super) text: &'a str,
     pub(super) pos: usize,
     pub(super) home: Option<&'a Path>,
-    dirs: Dirs,
-    parts: Vec<Part>,
-    bodies: Vec<HereDocument>,
+    pub(super) dirs: Dirs,
+    pub(super) parts: Vec<Part>,
+    pub(super) bodies: Vec<HereDocument>,
     loops: u32,
     depth: u32,
 }
@@ -68,7 +62,7 @@ impl<'a> Splitter<'a> {
         Some(c)
     }
 
-    fn eat(&mut self, token: &str) -> bool {
+    pub(super) fn eat(&mut self, token: &str) -> bool {
         let found = self.rest().starts_with(token);
         if found {
             self.pos += token.len();
@@ -98,10 +92,19 @@ impl<'a> Splitter<'a> {
 
     /// Splits another text as if it stood here.
     pub(super) fn split_text(&mut self, text: &str) -> Result<(), Unparsed> {
+        self.read_text(text, |inner| inner.list(End::Text))
+    }
+
+    /// Reads another text as if it stood here.
+    pub(super) fn read_text(
+        &mut self,
+        text: &str,
+        read: impl FnOnce(&mut Splitter<'_>) -> Result<(), Unparsed>,
+    ) -> Result<(), Unparsed> {
         let mut inner = Splitter::new(text, self.dirs.clone(), self.home);
         inner.depth = self.depth;
         inner.loops = self.loops;
-        inner.list(End::Text)?;
+        read(&mut inner)?;
         self.parts.append(&mut inner.parts);
         Ok(())
     }
@@ -175,6 +178,9 @@ impl<'a> Splitter<'a> {
                 "!" | "time" | "if" | "then" | "elif" | "else" | "do" | "while" | "until" => {
                     self.pos += word.len();
                     negated |= word == "!";
+                    if word == "time" {
+                        self.options_of_time();
+                    }
                     self.loops += u32::from(matches!(word, "while" | "until"));
                     self.lines()?;
                 }
@@ -197,6 +203,16 @@ impl<'a> Splitter<'a> {
                     }
                     return Ok(());
                 }
+            }
+        }
+    }
+
+    fn options_of_time(&mut self) {
+        loop {
+            self.blanks();
+            match self.keyword() {
+                option @ ("-p" | "--") => self.pos += option.len(),
+                _ => return,
             }
         }
     }
@@ -251,6 +267,12 @@ impl<'a> Splitter<'a> {
                 Some(c) if is_meta(c) => break,
                 Some(_) => {
                     let word = self.word()?;
+                    if part.words.is_empty() && is_subscripted(&word.raw) {
+                        return Err(Unparsed("an array"));
+                    }
+                    if word.raw.starts_with('{') && self.rest().starts_with(['<', '>']) {
+                        return Err(Unparsed("a redirection of a named descriptor"));
+                    }
                     match assigned_name(&word.raw).filter(|_| part.words.is_empty()) {
                         Some(name) => part.assignments.push(Assignment { name: name.to_owned(), raw: word.raw }),
                         None => part.words.push(word),
@@ -269,71 +291,16 @@ impl<'a> Splitter<'a> {
             return Err(Unparsed("a command whose name is an expansion"));
         }
         let moves = ["cd", "pushd", "popd"].iter().any(|c| part.words.iter().take(2).any(|w| w.text == *c));
-        if part.command() == "eval" || (moves && self.loops > 0) {
-            return Err(Unparsed("`eval`, or a change of folder inside a loop"));
+        if moves && self.loops > 0 {
+            return Err(Unparsed("a change of folder inside a loop"));
         }
+        if runs::moves_home(&part) {
+            return Err(Unparsed("a change of what `cd` and `~` mean"));
+        }
+        let scripts = runs::scripts(&part)?;
         self.dirs.follow(&part, self.home);
-        let shell = part.command().rsplit('/').next().is_some_and(|name| SHELLS.contains(&name));
-        let script = if shell { shell_script(&part)? } else { None };
         self.parts.push(part);
-        match script {
-            Some(script) => self.nested(|outer| outer.split_text(&script)),
-            None => Ok(()),
-        }
-    }
-
-    fn trailing_redirects(&mut self) -> Result<(), Unparsed> {
-        let mut part = Part { dirs: self.dirs.current(), ..Part::default() };
-        self.blanks();
-        while self.redirect(&mut part)? {
-            self.blanks();
-        }
-        if !part.redirects.is_empty() {
-            self.parts.push(part);
-        }
-        Ok(())
-    }
-
-    /// Reads one redirection, if one stands here.
-    fn redirect(&mut self, part: &mut Part) -> Result<bool, Unparsed> {
-        let digits = self.rest().len() - self.rest().trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let behind = &self.rest()[digits..];
-        if !(behind.starts_with(['<', '>']) || (digits == 0 && behind.starts_with("&>"))) {
-            return Ok(false);
-        }
-        self.pos += digits;
-        let operators = ["&>>", "&>", "<<<", "<<-", "<<", "<>", "<&", "<", ">>", ">|", ">&", ">"];
-        let operator = operators.into_iter().find(|op| self.eat(op)).unwrap_or_default();
-        if matches!(operator, "<" | ">") && self.peek() == Some('(') {
-            return Err(Unparsed("process substitution"));
-        }
-        if matches!(operator, "<&" | ">&") && self.eat("-") {
-            // Closes the descriptor; what follows without a blank is a word of its own.
-            return Ok(true);
-        }
-        self.blanks();
-        let target = self.word()?;
-        if target.raw.is_empty() {
-            return Err(Unparsed("a redirection without a target"));
-        }
-        let number = target.text.strip_suffix('-').unwrap_or(&target.text);
-        let descriptor = !target.text.is_empty() && number.bytes().all(|b| b.is_ascii_digit());
-        match operator {
-            "<<" | "<<-" if is_delimiter(&target) => self.bodies.push(HereDocument {
-                literal: target.raw != target.text,
-                delimiter: target.text,
-                strip_tabs: operator == "<<-",
-            }),
-            "<<" | "<<-" => return Err(Unparsed("a here-document with an odd delimiter")),
-            "<<<" => {}
-            "<&" | ">&" if descriptor && target.expansion == Expansion::None => {}
-            "<&" => return Err(Unparsed("a descriptor that is not a number")),
-            "<" if target.text.starts_with("/dev/tcp") || target.text.starts_with("/dev/udp") => {
-                return Err(Unparsed("a redirection from the network"));
-            }
-            _ => part.redirects.push(Redirect { target, writes: operator != "<" }),
-        }
-        Ok(true)
+        scripts.iter().try_for_each(|script| self.nested(|outer| outer.split_text(script)))
     }
 
     /// The plain word that stands here, without taking it; empty if it is quoted or none.
@@ -345,7 +312,7 @@ impl<'a> Splitter<'a> {
     }
 
     /// Skips blanks, continued lines and a comment.
-    fn blanks(&mut self) {
+    pub(super) fn blanks(&mut self) {
         loop {
             if self.rest().starts_with([' ', '\t']) {
                 self.pos += 1;
@@ -367,40 +334,6 @@ impl<'a> Splitter<'a> {
         }
         Ok(())
     }
-
-    /// Takes a line's end and the here-documents that begin behind it.
-    fn newline(&mut self) -> Result<(), Unparsed> {
-        self.bump();
-        for body in std::mem::take(&mut self.bodies) {
-            loop {
-                let line = self.rest().split('\n').next().unwrap_or_default();
-                let text = if body.strip_tabs { line.trim_start_matches('\t') } else { line };
-                let found = text == body.delimiter;
-                if !body.literal && !found && (line.contains(['$', '`']) || line.ends_with('\\')) {
-                    return Err(Unparsed("a here-document with expansions"));
-                }
-                self.pos += line.len();
-                if found {
-                    // The newline behind the delimiter ends the command as any other does.
-                    break;
-                }
-                if self.bump().is_none() {
-                    return Err(Unparsed("a here-document without its end"));
-                }
-            }
-            if self.peek() == Some('\n') {
-                self.bump();
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Only plain delimiters are understood: one that is read differently from the shell (`~` is not
-/// expanded there) would make commands look like a body.
-fn is_delimiter(word: &Word) -> bool {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-' || b == b'.';
-    word.expansion == Expansion::None && !word.text.is_empty() && word.text.bytes().all(plain)
 }
 
 /// `NAME` of `NAME=value` and `NAME+=value`.
@@ -412,15 +345,9 @@ fn assigned_name(raw: &str) -> Option<&str> {
     (plain && !first.is_ascii_digit()).then_some(name)
 }
 
-/// The text that `sh -c` would run.
-fn shell_script(part: &Part) -> Result<Option<String>, Unparsed> {
-    let is_c = |text: &str| text.starts_with('-') && !text.starts_with("--") && text.contains('c');
-    let mut behind = part.arguments().iter().skip_while(|w| !is_c(&w.text)).skip(1);
-    if !part.arguments().iter().any(|w| is_c(&w.text)) {
-        return Ok(None);
-    }
-    match behind.find(|w| !w.text.starts_with(['-', '+'])) {
-        Some(word) if word.expansion == Expansion::None => Ok(Some(word.text.clone())),
-        _ => Err(Unparsed("a shell that is handed an unknown script")),
-    }
+/// `NAME[…`: bash expands what stands in the brackets once more, and assigns if a `=` follows.
+fn is_subscripted(raw: &str) -> bool {
+    let name = raw.split('[').next().unwrap_or_default();
+    let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    raw.len() > name.len() && plain && name.bytes().next().is_some_and(|b| !b.is_ascii_digit())
 }

@@ -8,6 +8,11 @@ use super::split::{End, Splitter};
 struct Building {
     text: String,
     expansion: Expansion,
+    /// The same with `*` and `?` as they are and everything else that a pattern takes notice of
+    /// behind a backslash.
+    pattern: String,
+    /// Something else than `*` and `?` is to be expanded.
+    opaque: bool,
     /// An unquoted `{` was seen.
     brace: bool,
     /// Where in `text` an unquoted `[` was seen first.
@@ -15,6 +20,15 @@ struct Building {
 }
 
 impl Building {
+    /// A character that is itself.
+    fn push(&mut self, c: char) {
+        if "*?[]{}!\\".contains(c) {
+            self.pattern.push('\\');
+        }
+        self.pattern.push(c);
+        self.text.push(c);
+    }
+
     /// Something stands here that the shell replaces without splitting it.
     fn replaced(&mut self) {
         let at_start = self.text.is_empty();
@@ -22,6 +36,7 @@ impl Building {
     }
 
     fn free(&mut self) {
+        self.opaque = true;
         self.expansion = Expansion::Free;
     }
 
@@ -31,7 +46,13 @@ impl Building {
             Quoting::Double if !source.contains('@') => self.replaced(),
             _ => self.free(),
         }
+        self.opaque = true;
         self.text.push_str(source);
+    }
+
+    fn done(self, raw: &str) -> Word {
+        let pattern = (self.expansion != Expansion::None && !self.opaque).then_some(self.pattern);
+        Word { raw: raw.to_owned(), text: self.text, expansion: self.expansion, pattern }
     }
 }
 
@@ -67,22 +88,30 @@ impl Splitter<'_> {
                 }
             }
         }
-        Ok(Word { raw: self.text[start..self.pos].to_owned(), text: word.text, expansion: word.expansion })
+        Ok(word.done(&self.text[start..self.pos]))
     }
 
     fn plain(&mut self, word: &mut Building, c: char) {
         match c {
-            '*' | '?' => word.replaced(),
+            '*' | '?' => {
+                word.replaced();
+                word.pattern.push(c);
+                word.text.push(c);
+                return;
+            }
             // A set at the start matches files that begin with anything.
             ']' if word.bracket == Some(0) => word.free(),
-            ']' if word.bracket.is_some() => word.replaced(),
+            ']' if word.bracket.is_some() => {
+                word.opaque = true;
+                word.replaced();
+            }
             ',' if word.brace => word.free(),
             '.' if word.brace && word.text.ends_with('.') => word.free(),
             '[' => word.bracket = word.bracket.or(Some(word.text.len())),
             '{' => word.brace = true,
             _ => {}
         }
-        word.text.push(c);
+        word.push(c);
     }
 
     fn single_quotes(&mut self, word: &mut Building) -> Result<(), Unparsed> {
@@ -92,7 +121,7 @@ impl Splitter<'_> {
                 None => return Err(Unparsed("unbalanced quotes")),
                 Some('\'') => return Ok(()),
                 Some('\n') if self.awaits_body() => return Err(Unparsed("a here-document behind quoted lines")),
-                Some(c) => word.text.push(c),
+                Some(c) => word.push(c),
             }
         }
     }
@@ -111,8 +140,8 @@ impl Splitter<'_> {
                     match self.bump() {
                         None => return Err(Unparsed("unbalanced quotes")),
                         Some('\n') => return Err(Unparsed("a word that goes on in the next line")),
-                        Some(c @ ('$' | '`' | '"' | '\\')) => word.text.push(c),
-                        Some(c) => word.text.extend(['\\', c]),
+                        Some(c @ ('$' | '`' | '"' | '\\')) => word.push(c),
+                        Some(c) => ['\\', c].into_iter().for_each(|c| word.push(c)),
                     }
                 }
                 Some('$') => self.dollar(word, Quoting::Double)?,
@@ -120,7 +149,7 @@ impl Splitter<'_> {
                 Some('\n') if self.awaits_body() => return Err(Unparsed("a here-document behind quoted lines")),
                 Some(c) => {
                     self.bump();
-                    word.text.push(c);
+                    word.push(c);
                 }
             }
         }
@@ -133,7 +162,7 @@ impl Splitter<'_> {
             // The shell joins the lines before it looks for names, keywords and operators.
             Some('\n') => Err(Unparsed("a word that goes on in the next line")),
             Some(c) => {
-                word.text.push(c);
+                word.push(c);
                 Ok(())
             }
         }
@@ -144,10 +173,10 @@ impl Splitter<'_> {
         self.bump();
         let ends = self.peek().is_none_or(|c| c == '/' || is_meta(c));
         match self.home.filter(|_| ends) {
-            Some(home) => word.text.push_str(&home.to_string_lossy()),
+            Some(home) => home.to_string_lossy().chars().for_each(|c| word.push(c)),
             None => {
                 word.free();
-                word.text.push('~');
+                word.push('~');
             }
         }
     }
@@ -169,7 +198,7 @@ impl Splitter<'_> {
                 self.bump();
             }
             _ => {
-                word.text.push('$');
+                word.push('$');
                 return Ok(());
             }
         }
@@ -178,14 +207,22 @@ impl Splitter<'_> {
         Ok(())
     }
 
-    /// `{NAME}`; every other form (defaults, indirection, `@P`) may assign or run something.
+    /// `{NAME}`, `{#NAME}`, and forms that take plain text off it or put some in its place; every
+    /// other one (assignment, indirection, `@P`, arithmetic) may assign or run something.
     fn braced_name(&mut self) -> Result<(), Unparsed> {
         self.bump();
+        let counts = self.eat("#");
         let before = self.pos;
         if self.peek().is_some_and(|c| c.is_ascii_alphabetic() || c == '_') {
             self.name();
         }
         let named = self.pos > before;
+        if !counts && ["%%", "%", "##", "#", ":-", "-", ":+", "+"].iter().any(|op| self.eat(op)) {
+            let plain = |c: char| c.is_ascii_alphanumeric() || "._-+/*? ,:".contains(c);
+            while self.peek().is_some_and(plain) {
+                self.bump();
+            }
+        }
         match self.bump() {
             Some('}') if named => Ok(()),
             _ => Err(Unparsed("an expansion that is more than a name")),
@@ -215,5 +252,26 @@ impl Splitter<'_> {
         let source = self.text[start..self.pos].to_owned();
         word.variable(&source, quoting);
         Ok(())
+    }
+
+    /// Reads the body of a here-document, in which only `$` and backticks mean something.
+    pub(super) fn expand(&mut self, body: &str) -> Result<(), Unparsed> {
+        self.read_text(body, |inner| {
+            // What becomes of the text is nobody's word.
+            let mut word = Building::default();
+            loop {
+                match inner.peek() {
+                    None => return Ok(()),
+                    Some('$') => inner.dollar(&mut word, Quoting::Double)?,
+                    Some('`') => inner.backticks(&mut word, Quoting::Double)?,
+                    Some(c) => {
+                        inner.bump();
+                        if c == '\\' {
+                            inner.bump();
+                        }
+                    }
+                }
+            }
+        })
     }
 }

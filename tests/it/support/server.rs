@@ -12,6 +12,9 @@ use super::world::World;
 /// The key that runs against a server prove themselves with; nothing may show it.
 pub const KEY: &str = "sk-test-4711-secret";
 
+/// The model that runs against a server ask for: a full id, so that its price and window stay.
+pub const MODEL: &str = "claude-sonnet-4-5";
+
 /// Repetitions that wait for next to nothing.
 const QUICK_RETRY: &str = r#"{"lead":{"retry":{"base":"1ms","cap":"5ms"}}}"#;
 
@@ -46,15 +49,24 @@ impl Server {
 
     /// A headless run that uses it; everything is permitted, the result comes as JSON.
     pub fn headless<'w>(&self, world: &'w World, prompt: &str) -> Lead<'w> {
-        against(world, &self.url, "sonnet", prompt)
+        against(world, &self.url, MODEL, prompt)
+    }
+
+    /// The same, with a stream as its output.
+    pub fn streaming<'w>(&self, world: &'w World, prompt: &str) -> Lead<'w> {
+        let args = ["-p", prompt, "--model", MODEL, "--output-format", "stream-json"];
+        provided(world, &self.url, world.lead(&args).args(&["--permission-mode", "bypassPermissions"]))
     }
 }
 
 /// A headless run whose provider is at `url`. Its repetitions wait for next to nothing, unless
 /// `--settings` says otherwise.
 pub fn against<'w>(world: &'w World, url: &str, model: &str, prompt: &str) -> Lead<'w> {
+    provided(world, url, world.headless(model, prompt))
+}
+
+fn provided<'w>(world: &World, url: &str, lead: Lead<'w>) -> Lead<'w> {
     std::fs::write(world.config().join("settings.json"), QUICK_RETRY).unwrap();
-    let lead = world.headless(model, prompt);
     lead.env("ANTHROPIC_BASE_URL", url).env("ANTHROPIC_API_KEY", KEY)
 }
 

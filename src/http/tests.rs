@@ -1,70 +1,39 @@
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
-use http_body_util::BodyExt;
-use rustls::ServerConfig;
+use http_body_util::{BodyExt, Full};
+use hyper::{Request, Uri};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{RootCertStore, ServerConfig};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, copy_bidirectional};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 
-use super::*;
+use super::connector::{Connector, roots, tls_config};
+use super::{Client, SendError};
+use crate::core::provider::Proxy;
 
 const SOON: Duration = Duration::from_secs(30);
 
 #[test]
-fn plain_http_stays_on_this_machine() {
-    for good in
-        ["http://127.0.0.1:80", "http://127.9.9.9", "http://localhost:1/", "http://[::1]:5/v", "http://LocalHost"]
-    {
-        assert!(BaseUrl::parse(good).is_ok_and(|u| u.is_loopback()), "{good}");
-    }
-    for good in ["https://api.example.com", " https://10.0.0.1:8443/gate/way/ "] {
-        assert!(BaseUrl::parse(good).is_ok_and(|u| !u.is_loopback()), "{good}");
-    }
-    let bad = [
-        ("http://example.com", "another machine"),
-        ("http://10.0.0.1:80", "another machine"),
-        ("http://localhost.example.com", "another machine"),
-        ("http://0.0.0.0:1", "another machine"),
-        ("http://127.0.0.1@example.com/", "user name"),
-        ("https://me:pw@example.com", "user name"),
-        ("https://example.com/?a=b", "query"),
-        ("ftp://localhost", "begins neither"),
-        ("localhost:80", ""),
-        ("/v1", "no host"),
-        ("", ""),
-        ("http://", ""),
-    ];
-    for (text, part) in bad {
-        let error = BaseUrl::parse(text).err().map(|e| e.to_string()).unwrap_or_default();
-        assert!(error.contains("can't be used") && error.contains(part), "{text}: {error}");
-        assert!(!error.contains("pw"), "{error}");
-    }
-}
-
-#[test]
-fn paths_are_put_below_the_address() {
-    let join = |base: &str| BaseUrl::parse(base).map(|u| u.join("/v1/messages")).unwrap();
-    assert_eq!(join("https://a.example/"), "https://a.example/v1/messages");
-    assert_eq!(join("http://localhost:1/gate//"), "http://localhost:1/gate/v1/messages");
-}
-
-#[test]
 fn a_proxy_is_for_https_to_other_machines_alone() {
-    let tcp = HttpConnector::new();
-    let found = |base: &str, https: &str, bypass: &str| {
+    let found = |to: &str, https: &str, bypass: &str| {
         let proxy = Proxy { https: Some(https.into()), bypass: Some(bypass.into()) };
-        tunnel(&BaseUrl::parse(base).unwrap(), &proxy, &tcp).map(|t| t.is_some())
+        let to: Uri = to.parse().unwrap();
+        Connector::new(&proxy, SOON).tunnel(&to).map(|t| t.is_some())
     };
     assert_eq!(found("https://a.example", "http://p:3128", ""), Ok(true));
     assert_eq!(found("https://a.example", "p:3128", "b.example"), Ok(true));
     assert_eq!(found("https://a.example", "http://p:3128", "b.example,.example"), Ok(false));
     assert_eq!(found("http://localhost:1", "http://p:3128", ""), Ok(false));
+    assert_eq!(found("http://a.example", "http://p:3128", ""), Ok(false));
     assert_eq!(found("https://localhost:1", "http://p:3128", ""), Ok(false));
+    assert_eq!(found("http://localhost:1", "socks5://p:1", ""), Ok(false));
     assert!(found("https://a.example", "socks5://p:1", "").is_err_and(|e| e.contains("http://")));
     assert!(found("https://a.example", "https://me:pw@p:1", "").is_err_and(|e| !e.contains("pw")));
-    let none = Proxy::default();
-    assert!(tunnel(&BaseUrl::parse("https://a.example").unwrap(), &none, &tcp).unwrap().is_none());
+    let none = Connector::new(&Proxy::default(), SOON);
+    assert!(none.tunnel(&Uri::from_static("https://a.example")).is_ok_and(|t| t.is_none()));
 }
 
 #[test]
@@ -112,11 +81,9 @@ async fn tls_server(host: &str) -> (SocketAddr, RootCertStore) {
 }
 
 async fn get(base: &str, proxy: Proxy, roots: RootCertStore, deadline: Duration) -> Result<String, SendError> {
-    let base = BaseUrl::parse(base).unwrap();
-    let connector = Connector::new(&base, &proxy, deadline, roots).unwrap();
-    let request = Request::get(base.join("/x")).body(Full::default()).unwrap();
-    let http = Http { base, proxy, connect: deadline, client: OnceLock::from(Ok(client(connector))) };
-    let body = http.send(request).await?.into_body().collect().await.unwrap().to_bytes();
+    let client = Client::over(Connector::new(&proxy, deadline).trusting(roots));
+    let request = Request::get(format!("{base}/x")).body(Full::default()).unwrap();
+    let body = client.send(request).await?.into_body().collect().await.unwrap().to_bytes();
     Ok(String::from_utf8(body.to_vec()).unwrap())
 }
 
@@ -126,7 +93,7 @@ async fn https_works_with_a_trusted_certificate_and_fails_with_another() {
     let base = format!("https://localhost:{}", address.port());
     assert_eq!(get(&base, Proxy::default(), roots, SOON).await.unwrap(), "hello");
     let (_, others) = tls_server("localhost").await;
-    for untrusted in [others, super::roots()] {
+    for untrusted in [others, super::connector::roots()] {
         let error = get(&base, Proxy::default(), untrusted, SOON).await.unwrap_err().to_string();
         assert!(error.contains("certificate"), "{error}");
     }
@@ -160,4 +127,13 @@ async fn a_handshake_that_never_ends_is_given_up() {
     let base = format!("https://localhost:{}", listener.local_addr().unwrap().port());
     let error = get(&base, Proxy::default(), RootCertStore::empty(), Duration::from_millis(100)).await;
     assert!(error.as_ref().is_err_and(|e| e.to_string().contains("no connection within 100ms")), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_proxy_that_cant_be_used_is_no_passing_failure() {
+    let proxy = Proxy { https: Some("socks5://p:1".into()), bypass: None };
+    let client = Client::new(proxy, SOON);
+    let request = |to: &str| Request::get(to).body(Full::default()).unwrap();
+    assert!(matches!(client.send(request("https://a.invalid/")).await, Err(SendError::Unusable(_))));
+    assert!(matches!(client.send(request("http://127.0.0.1:1/")).await, Err(SendError::Failed(_))));
 }
