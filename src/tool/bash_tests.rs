@@ -1,22 +1,6 @@
 use super::*;
-use crate::tool::AgentPort;
-use crate::tool::shell::{Shells, WorkingFolder};
+use crate::tool::testing::context;
 use std::sync::Arc;
-use tokio_util::sync::CancellationToken;
-
-struct NoAgents;
-
-impl AgentPort for NoAgents {
-    fn call<'a>(
-        &'a self,
-        _: &'static str,
-        _: &'a str,
-        _: &'a Value,
-        _: &'a CancellationToken,
-    ) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async { ToolOutput::error("none") })
-    }
-}
 
 struct Place {
     dir: tempfile::TempDir,
@@ -27,18 +11,8 @@ fn place() -> Place {
     let dir = tempfile::tempdir().unwrap();
     let cwd = dir.path().join("work");
     std::fs::create_dir(&cwd).unwrap();
-    let context = ToolContext {
-        folder: Arc::new(WorkingFolder::new(&cwd, &cwd, None)),
-        shells: Shells::new(tokio::sync::mpsc::channel(1).0),
-        cwd,
-        results: dir.path().join("s/tool-results"),
-        env: Arc::new(vec![("LEAD_AGENT_ID".into(), "a-1a2b3c4d5e6f7890".into())]),
-        cancel: CancellationToken::new(),
-        tool_use_id: "toolu_1".into(),
-        agents: Arc::new(NoAgents),
-        tool_state: Arc::default(),
-        instructions: Arc::default(),
-    };
+    let env = Arc::new(vec![("LEAD_AGENT_ID".into(), "a-1a2b3c4d5e6f7890".into())]);
+    let context = ToolContext { env, ..context(&cwd, &dir.path().join("s/tool-results")) };
     Place { dir, context }
 }
 

@@ -6,30 +6,15 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 use super::glob::Glob;
 use super::grep::Grep;
 use super::read::Read;
-use super::shell::{Shells, WorkingFolder};
-use super::{AgentPort, BoxFuture, Tool, ToolContext, ToolOutput};
+use super::testing::context;
+use super::{Tool, ToolContext, ToolOutput};
 use crate::core::limits::TOOL_OUTPUT_CHARS;
 
 const NASTY: [&str; 5] = ["a b.txt", "$(x) `y`.txt", "研究 é.txt", "line\nbreak.txt", "-rf; 'q' \"r\".txt"];
-
-struct Nobody;
-
-impl AgentPort for Nobody {
-    fn call<'a>(
-        &'a self,
-        _: &'static str,
-        _: &'a str,
-        _: &'a Value,
-        _: &'a CancellationToken,
-    ) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async { ToolOutput::error("nobody") })
-    }
-}
 
 /// A folder to work in, and an agent that does.
 pub(super) struct Place {
@@ -43,18 +28,7 @@ impl Place {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         fs::create_dir(root.join("w")).unwrap();
-        let context = ToolContext {
-            folder: Arc::new(WorkingFolder::new(dir.path(), dir.path(), None)),
-            shells: Shells::new(tokio::sync::mpsc::channel(1).0),
-            cwd: root.join("w"),
-            results: root.join("session/tool-results"),
-            env: Arc::new(Vec::new()),
-            cancel: CancellationToken::new(),
-            tool_use_id: "toolu_1".to_owned(),
-            agents: Arc::new(Nobody),
-            tool_state: Arc::default(),
-            instructions: Arc::default(),
-        };
+        let context = context(&root.join("w"), &root.join("session/tool-results"));
         Self { root: root.join("w"), _dir: dir, context }
     }
 

@@ -81,26 +81,11 @@ mod tests {
     use std::sync::Arc;
 
     use serde_json::{Value, json};
-    use tokio_util::sync::CancellationToken;
 
     use super::*;
     use crate::core::knowledge::SHOWN_INSTRUCTIONS;
-    use crate::tool::shell::{Shells, WorkingFolder};
-    use crate::tool::{AgentPort, BoxFuture, Read, Tool, ToolContext, ToolOutput};
-
-    struct Nobody;
-
-    impl AgentPort for Nobody {
-        fn call<'a>(
-            &'a self,
-            _: &'static str,
-            _: &'a str,
-            _: &'a Value,
-            _: &'a CancellationToken,
-        ) -> BoxFuture<'a, ToolOutput> {
-            Box::pin(async { ToolOutput::error("nobody") })
-        }
-    }
+    use crate::tool::testing::context;
+    use crate::tool::{Read, Tool, ToolContext};
 
     struct Place {
         _dir: tempfile::TempDir,
@@ -134,18 +119,8 @@ mod tests {
                 ..Knowledge::default()
             };
             let shown = shown.iter().map(|name| self.root.join(name));
-            ToolContext {
-                folder: Arc::new(WorkingFolder::new(&self.root, &self.root, None)),
-                shells: Shells::new(tokio::sync::mpsc::channel(1).0),
-                tool_state: Arc::default(),
-                cwd: self.root.join("p"),
-                results: self.root.join("results"),
-                env: Arc::default(),
-                cancel: CancellationToken::new(),
-                tool_use_id: "toolu_1".to_owned(),
-                agents: Arc::new(Nobody),
-                instructions: Arc::new(FolderInstructions::new(&knowledge, hides, shown)),
-            }
+            let instructions = Arc::new(FolderInstructions::new(&knowledge, hides, shown));
+            ToolContext { instructions, ..context(&self.root.join("p"), &self.root.join("results")) }
         }
 
         /// What reading a file shows beside it: texts in order, and what is recorded.

@@ -30,6 +30,8 @@ mod skill;
 mod splice;
 mod target;
 mod task_output;
+#[cfg(test)]
+mod testing;
 mod text_file;
 mod todo;
 mod web;

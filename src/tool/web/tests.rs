@@ -6,41 +6,14 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
 
 use super::WebFetch;
 use crate::core::limits::{WEB_BODY_BYTES, WEB_TEXT_BYTES};
 use crate::core::provider::Proxy;
-use crate::tool::shell::{Shells, WorkingFolder};
-use crate::tool::{AgentPort, BoxFuture, Tool, ToolContext, ToolOutput};
-
-struct Nobody;
-
-impl AgentPort for Nobody {
-    fn call<'a>(
-        &'a self,
-        _: &'static str,
-        _: &'a str,
-        _: &'a Value,
-        _: &'a CancellationToken,
-    ) -> BoxFuture<'a, ToolOutput> {
-        Box::pin(async { ToolOutput::error("nobody") })
-    }
-}
+use crate::tool::{Tool, ToolContext, ToolOutput};
 
 fn context(folder: &Path) -> ToolContext {
-    ToolContext {
-        folder: Arc::new(WorkingFolder::new(folder, folder, None)),
-        shells: Shells::new(tokio::sync::mpsc::channel(1).0),
-        tool_state: Arc::default(),
-        cwd: folder.to_owned(),
-        results: folder.join("results"),
-        env: Arc::default(),
-        cancel: CancellationToken::new(),
-        tool_use_id: "toolu_1".to_owned(),
-        agents: Arc::new(Nobody),
-        instructions: Arc::default(),
-    }
+    crate::tool::testing::context(folder, &folder.join("results"))
 }
 
 /// Answers each path with the bytes of a whole response; what has none is never answered.
