@@ -4,7 +4,7 @@
 mod raw;
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::Path;
@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         ["--echo"] => on_runtime(echo()),
         ["--read", folder] => read_registry(Path::new(folder)),
         ["--scan", file] => scan(Path::new(file)),
+        ["--hold", file] => hold(Path::new(file)),
         ["--run", command, args @ ..] => run(command, args),
         _ => Err(io::Error::other("it is started by scripts/bench")),
     };
@@ -112,6 +113,12 @@ fn scan(path: &Path) -> io::Result<()> {
     let mut chunk = vec![0; 256 << 10];
     while file.read(&mut chunk)? > 0 {}
     Ok(())
+}
+
+/// Reads the lines of a file and keeps them: the memory that they need.
+fn hold(path: &Path) -> io::Result<()> {
+    let lines = BufReader::new(File::open(path)?).split(b'\n').collect::<io::Result<Vec<_>>>()?;
+    writeln!(io::stdout(), "{}", lines.len())
 }
 
 /// Runs a command and prints what it took. Done here and not by the measuring program since the

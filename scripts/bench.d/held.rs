@@ -14,7 +14,7 @@ use lead::core::paths::AgentFiles;
 use lead::proc::{Process, spawn_agent};
 use lead::wire::{Connection, Inbox, Link, PeerStream};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open, pidfd_send_signal};
 use tokio::net::UnixStream;
 
 use crate::Res;
@@ -65,6 +65,11 @@ impl Held {
         }
     }
 
+    /// Stops it from running, until it is killed.
+    pub fn freeze(&self) -> Res<()> {
+        Ok(pidfd_send_signal(&self.pidfd, Signal::STOP)?)
+    }
+
     fn kill(&self) {
         if self.has_ended(Duration::ZERO) {
             return;
@@ -98,6 +103,8 @@ pub struct Programs {
     pub bench: PathBuf,
     /// The limit.
     pub bare: PathBuf,
+    /// A model that answers at once, and its least client.
+    pub instant: PathBuf,
     /// `lead`.
     pub lead: PathBuf,
     /// `lead-worker`.
@@ -110,13 +117,14 @@ impl Programs {
         let bench = std::env::current_exe()?;
         let examples = bench.parent().ok_or("no folder around this program")?;
         let built = examples.parent().ok_or("no folder around the examples")?;
-        let (bare, lead, worker) = (examples.join("bare"), built.join("lead"), built.join("lead-worker"));
-        for program in [&bare, &lead, &worker] {
+        let (bare, instant) = (examples.join("bare"), examples.join("instant"));
+        let (lead, worker) = (built.join("lead"), built.join("lead-worker"));
+        for program in [&bare, &instant, &lead, &worker] {
             if !program.is_file() {
                 return Err(format!("{} is missing: start this by scripts/bench", program.display()).into());
             }
         }
-        Ok(Self { bench, bare, lead, worker })
+        Ok(Self { bench, bare, instant, lead, worker })
     }
 }
 

@@ -3,9 +3,11 @@
 mod agents;
 mod files;
 mod held;
+mod http;
 mod place;
 mod raw;
 mod report;
+mod resume;
 mod socket;
 mod whole;
 
@@ -53,8 +55,11 @@ enum Part {
     Idle,
     Socket,
     Files,
+    Resume,
     Verbs,
     Oneshot,
+    Http,
+    Size,
 }
 
 /// How much is measured, with what, and the results so far.
@@ -85,7 +90,7 @@ fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     match (args.next().as_deref(), args.next()) {
         (Some(socket::ECHO), None) => return socket::echo_main(),
-        (Some(files::TAIL), Some(path)) => return files::tail_main(Path::new(&path)),
+        (Some(resume::RESUME), Some(path)) => return resume::resume_main(Path::new(&path)),
         _ => {}
     }
     match run(&Args::parse()) {
@@ -134,8 +139,11 @@ async fn measure(mut scope: Scope, args: &Args) -> Res<()> {
             Part::Idle => agents::idle(&mut scope).await?,
             Part::Socket => socket::socket(&mut scope).await?,
             Part::Files => files::files(&mut scope).await?,
+            Part::Resume => resume::resume(&mut scope).await?,
             Part::Verbs => whole::verbs(&mut scope).await?,
             Part::Oneshot => whole::oneshot(&mut scope, args.peer.as_deref()).await?,
+            Part::Http => http::http(&mut scope).await?,
+            Part::Size => whole::size(&mut scope)?,
         }
     }
     if args.json {

@@ -50,6 +50,11 @@ impl Samples {
         self.0.push(value);
     }
 
+    /// Whether nothing was measured.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The value that `share` (0 to 1) of the samples do not exceed; NaN without samples.
     fn quantile(&self, share: f64) -> f64 {
         let mut sorted = self.0.clone();
@@ -84,6 +89,8 @@ pub enum Target {
     TimesAndTail(f64, f64),
     /// Median at most.
     AtMost(f64),
+    /// Median at most so much above the limit.
+    Above(f64),
     /// Median at least.
     AtLeast(f64),
     /// Nothing; shown for comparison.
@@ -125,6 +132,7 @@ impl Row {
                     median / most
                 }
             }
+            Target::Above(more) => median / (limit + more),
             Target::AtLeast(least) => least / median,
             Target::Open => return None,
         };
@@ -136,6 +144,7 @@ impl Row {
             Target::Times(times) => format!("<= {times} x"),
             Target::TimesAndTail(times, tail) => format!("<= {times} x, p99 <= {tail} x"),
             Target::AtMost(most) => format!("<= {}", self.unit.show(most)),
+            Target::Above(more) => format!("<= limit + {}", self.unit.show(more)),
             Target::AtLeast(least) => format!(">= {}", self.unit.show(least)),
             Target::Open => String::new(),
         }

@@ -31,6 +31,7 @@ pub struct Took {
 pub struct Task {
     program: String,
     args: Vec<String>,
+    variables: Vec<(&'static str, String)>,
     surroundings: Surroundings,
 }
 
@@ -46,13 +47,20 @@ impl Task {
     /// Of a program of ours.
     pub fn new(program: &Path, args: &[&str]) -> Self {
         let args = args.iter().map(|&a| a.to_owned()).collect();
-        Self { program: program.to_string_lossy().into_owned(), args, surroundings: Surroundings::Own }
+        let program = program.to_string_lossy().into_owned();
+        Self { program, args, variables: Vec::new(), surroundings: Surroundings::Own }
+    }
+
+    /// With one more variable in its environment.
+    pub fn with(mut self, name: &'static str, value: String) -> Self {
+        self.variables.push((name, value));
+        self
     }
 
     /// A command line for the shell.
     fn peer(line: &str) -> Self {
         let args = vec!["-c".to_owned(), format!("exec {line}")];
-        Self { program: "sh".to_owned(), args, surroundings: Surroundings::Callers }
+        Self { program: "sh".to_owned(), args, variables: Vec::new(), surroundings: Surroundings::Callers }
     }
 
     fn command(&self, place: &Place, wrapper: Option<&Path>) -> Command {
@@ -66,7 +74,7 @@ impl Task {
         };
         command.args(&self.args).stdin(Stdio::null());
         if self.surroundings == Surroundings::Own {
-            command.current_dir(place.cwd()).env_clear().envs(place.environment());
+            command.current_dir(place.cwd()).env_clear().envs(place.environment()).envs(self.variables.iter().cloned());
         }
         command
     }
@@ -102,14 +110,23 @@ fn output_of(place: &Place, task: &Task) -> Res<String> {
 
 /// What several runs of one command took.
 #[derive(Default)]
-struct Series {
-    wall: Samples,
-    cpu: Samples,
-    peak: Samples,
+pub struct Series {
+    /// From start to end.
+    pub wall: Samples,
+    /// User and system time.
+    pub cpu: Samples,
+    /// Peak memory.
+    pub peak: Samples,
 }
 
-async fn in_turn(scope: &Scope, place: &Place, tasks: &[Task], repetitions: usize) -> Res<Vec<Series>> {
-    let mut all: Vec<Series> = tasks.iter().map(|_| Series::default()).collect();
+/// Runs the commands in turn, each so many times.
+pub async fn in_turn<const N: usize>(
+    scope: &Scope,
+    place: &Place,
+    tasks: &[Task; N],
+    repetitions: usize,
+) -> Res<[Series; N]> {
+    let mut all = std::array::from_fn(|_| Series::default());
     for _ in 0..repetitions {
         for (series, task) in all.iter_mut().zip(tasks) {
             let took = run_whole(scope, place, task).await?;
@@ -121,24 +138,33 @@ async fn in_turn(scope: &Scope, place: &Place, tasks: &[Task], repetitions: usiz
     Ok(all)
 }
 
-async fn two_in_turn(scope: &Scope, place: &Place, tasks: &[Task; 2], repetitions: usize) -> Res<[Series; 2]> {
-    in_turn(scope, place, tasks, repetitions).await?.try_into().map_err(|_| "two tasks were measured".into())
-}
-
-/// `lead --version`, and `lead ps` with a hundred living agents.
+/// `lead --version`, and `lead ps` with many living agents.
 pub async fn verbs(scope: &mut Scope) -> Res<()> {
     let programs = Rc::clone(&scope.programs);
     let place = Place::new(&scope.folder)?;
     let version = ["--version"];
     let tasks = [Task::new(&programs.bare, &version), Task::new(&programs.lead, &version)];
-    let [limit, ours] = two_in_turn(scope, &place, &tasks, scope.count(200, 20)).await?;
+    let [limit, ours] = in_turn(scope, &place, &tasks, scope.count(200, 20)).await?;
     let (limit, ours) = (Some(limit.wall), ours.wall);
     let name = "lead --version".to_owned();
     scope.add(Row { name, unit: Unit::Micros, limit, ours, target: Target::AtMost(3e3) });
 
+    for (count, frozen) in [(100, 0), (500, 50)] {
+        listing(scope, count, frozen).await?;
+    }
+    Ok(())
+}
+
+/// `lead ps` with so many living agents, the first of which are frozen: it must not ask them.
+async fn listing(scope: &mut Scope, count: usize, frozen: usize) -> Res<()> {
+    let programs = Rc::clone(&scope.programs);
+    let place = Place::new(&scope.folder)?;
     let mut agents = Vec::new();
-    for _ in 0..100 {
+    for _ in 0..count {
         agents.push(start_worker(&programs, &place, place.agent()?).await?);
+    }
+    for (held, _) in agents.iter().take(frozen) {
+        held.freeze()?;
     }
     let folder = place.runtime().to_string_lossy().into_owned();
     let tasks = [Task::new(&programs.bare, &["--read", &folder]), Task::new(&programs.lead, &["ps"])];
@@ -148,55 +174,66 @@ pub async fn verbs(scope: &mut Scope) -> Res<()> {
             return Err(format!("{task} lists {listed} lines of {} agents", agents.len()).into());
         }
     }
-    let [limit, ours] = two_in_turn(scope, &place, &tasks, scope.count(100, 10)).await?;
+    let [limit, ours] = in_turn(scope, &place, &tasks, scope.count(100, 10)).await?;
     end_all(agents);
     let (limit, ours) = (Some(limit.wall), ours.wall);
-    let name = "lead ps, 100 agents".to_owned();
+    let name = match frozen {
+        0 => format!("lead ps, {count} agents"),
+        _ => format!("lead ps, {count}, {frozen} frozen"),
+    };
     scope.add(Row { name, unit: Unit::Micros, limit, ours, target: Target::Times(2.0) });
     Ok(())
 }
 
-/// `lead -p` with a model that answers at once, a later turn of it, and any other command.
+/// `lead -p` with a model that answers at once within it, and any other command beside it.
 pub async fn oneshot(scope: &mut Scope, peer: Option<&str>) -> Res<()> {
     let place = Place::new(&scope.folder)?;
-    let call = "      - {tools: [{name: Read, input: {file_path: note}}]}\n".repeat(LATER_TURNS);
     std::fs::write(place.path("one.yaml"), "agents:\n  - turns:\n      - {text: measured}\n")?;
-    std::fs::write(place.path("many.yaml"), format!("agents:\n  - turns:\n{call}      - {{text: measured}}\n"))?;
-    std::fs::write(place.cwd().join("note"), "a line\n")?;
     let programs = Rc::clone(&scope.programs);
-    let ask = |file: &str| {
-        let model = format!("playbook:{}", place.path(file).display());
-        Task::new(&programs.lead, &["-p", "--model", &model, "Say it."])
-    };
-    let mut tasks = vec![Task::new(&programs.bare, &["--once"]), ask("one.yaml"), ask("many.yaml")];
-    for asked in &tasks[1..] {
-        let said = output_of(&place, asked)?;
-        if said.trim() != "measured" {
-            return Err(format!("{asked} answered {said:?}").into());
+    let model = format!("playbook:{}", place.path("one.yaml").display());
+    let tasks =
+        [Task::new(&programs.bare, &["--once"]), Task::new(&programs.lead, &["-p", "--model", &model, "Say it."])];
+    must_answer(&place, &tasks[1])?;
+    let repetitions = scope.count(100, 10);
+    let [limit, ours, peer] = match peer {
+        None => {
+            let [limit, ours] = in_turn(scope, &place, &tasks, repetitions).await?;
+            [limit, ours, Series::default()]
         }
-    }
-    tasks.extend(peer.map(Task::peer));
-    let mut series = in_turn(scope, &place, &tasks, scope.count(100, 10)).await?.into_iter();
-    let (Some(limit), Some(one), Some(many)) = (series.next(), series.next(), series.next()) else {
-        return Err("three tasks were measured".into());
+        Some(line) => {
+            let [limit, ours] = tasks;
+            in_turn(scope, &place, &[limit, ours, Task::peer(line)], repetitions).await?
+        }
     };
     let row = |name: &str, unit, limit: &Samples, ours: &Samples, target| {
         let (name, limit, ours) = (name.to_owned(), Some(limit.clone()), ours.clone());
         Row { name, unit, limit, ours, target }
     };
-    scope.add(row("lead -p, one turn", Unit::Micros, &limit.wall, &one.wall, Target::Times(1.5)));
-    scope.add(row("its CPU time", Unit::Micros, &limit.cpu, &one.cpu, Target::Open));
-    scope.add(row("its peak memory", Unit::Kib, &limit.peak, &one.peak, Target::AtMost(12.0 * 1024.0)));
-    let later = (many.wall.median() - one.wall.median()) / LATER_TURNS as f64;
-    let (name, ours) = ("each later turn, one Read".to_owned(), Samples::from_iter([later]));
-    scope.add(Row { name, unit: Unit::Micros, limit: None, ours, target: Target::AtMost(3e3) });
-    if let Some(peer) = series.next() {
-        scope.add(row("peer beside lead -p: wall", Unit::Micros, &one.wall, &peer.wall, Target::Open));
-        scope.add(row("peer beside lead -p: CPU", Unit::Micros, &one.cpu, &peer.cpu, Target::Open));
-        scope.add(row("peer beside lead -p: memory", Unit::Kib, &one.peak, &peer.peak, Target::Open));
+    scope.add(row("lead -p, one turn", Unit::Micros, &limit.wall, &ours.wall, Target::Times(1.5)));
+    scope.add(row("its CPU time", Unit::Micros, &limit.cpu, &ours.cpu, Target::Open));
+    scope.add(row("its peak memory", Unit::Kib, &limit.peak, &ours.peak, Target::AtMost(12.0 * 1024.0)));
+    if !peer.wall.is_empty() {
+        scope.add(row("peer beside lead -p: wall", Unit::Micros, &ours.wall, &peer.wall, Target::Open));
+        scope.add(row("peer beside lead -p: CPU", Unit::Micros, &ours.cpu, &peer.cpu, Target::Open));
+        scope.add(row("peer beside lead -p: memory", Unit::Kib, &ours.peak, &peer.peak, Target::Open));
     }
     Ok(())
 }
 
-/// Turns with a tool call in the long conversation.
-const LATER_TURNS: usize = 10;
+/// The size of the programs beside the limit's; symbols are part of it where they were not stripped.
+pub fn size(scope: &mut Scope) -> Res<()> {
+    let programs = Rc::clone(&scope.programs);
+    let kib =
+        |path: &Path| -> Res<Samples> { Ok(Samples::from_iter([std::fs::metadata(path)?.len() as f64 / 1024.0])) };
+    for (name, path) in [("size of lead", &programs.lead), ("size of lead-worker", &programs.worker)] {
+        let (name, limit, ours) = (name.to_owned(), Some(kib(&programs.bare)?), kib(path)?);
+        scope.add(Row { name, unit: Unit::Kib, limit, ours, target: Target::Open });
+    }
+    Ok(())
+}
+
+/// Runs a `lead -p` once before it is measured: it must answer what its model says.
+pub fn must_answer(place: &Place, asked: &Task) -> Res<()> {
+    let said = output_of(place, asked)?;
+    if said.trim() == "measured" { Ok(()) } else { Err(format!("{asked} answered {said:?}").into()) }
+}

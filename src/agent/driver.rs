@@ -81,13 +81,13 @@ impl Toolbox {
     pub(super) fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         // `Task` is how other programs name the same tool.
         let name = if name == "Task" { "Agent" } else { name };
-        self.tools.iter().find(|t| t.spec().name == name)
+        self.tools.iter().find(|tool| tool.name() == name)
     }
 
     /// Names of what is offered, as people and lists know them.
     pub fn names(&self, policy: &Policy) -> Vec<String> {
         let searches = self.offers_web_search(policy).then(|| "WebSearch".to_owned());
-        self.tools.iter().map(|t| t.spec().name).chain(searches).collect()
+        self.tools.iter().map(|tool| tool.name().into_owned()).chain(searches).collect()
     }
 }
 
@@ -222,6 +222,11 @@ impl Driver {
     /// Whether a turn runs.
     pub fn is_idle(&self) -> bool {
         self.conversation.is_idle() && self.stalled.is_empty()
+    }
+
+    /// Whether a summary of the conversation is being made.
+    pub fn is_compacting(&self) -> bool {
+        self.conversation.is_compacting()
     }
 
     /// Messages that wait to be shown to the model.

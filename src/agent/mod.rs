@@ -13,6 +13,7 @@ mod shell_notice;
 mod step;
 #[cfg(test)]
 mod step_tests;
+mod still_running;
 mod witness;
 
 pub use boundary::Carried;
@@ -23,4 +24,5 @@ pub use permit::Desk;
 pub use prompts::{coordinator_prompt, instructions_context, main_prompt, skills_context, workers_context};
 pub use shell_notice::{lost_end, lost_shell_notification, shell_notification, shell_summary};
 pub use step::{Call, Class, Conversation, Effect, Event, TurnEnd};
+pub use still_running::still_running;
 pub use witness::{Nobody, Witness};

@@ -36,21 +36,30 @@ impl Driver {
             );
             return self.answer_call(call.id, ToolOutput::error(text));
         };
-        // Before the decision: a command is judged by the folder in which it will run.
-        let ToolContext { folder, cwd, .. } = &self.parts.context;
-        let folder = if call.name == "Bash" { folder.settle() } else { cwd.clone() };
-        match self.parts.policy.get().decide_from(&call.name, &call.input, &folder) {
+        match self.decide(&call) {
             Decision::Allow { .. } => self.start_tool(tool, call),
             Decision::Deny { reason } => self.refuse_call(&call, &reason),
             Decision::Ask { reason } => self.ask(&*tool, call, reason),
         }
     }
 
+    fn decide(&self, call: &Call) -> Decision {
+        // Before the decision: a command is judged by the folder in which it will run.
+        let ToolContext { folder, cwd, .. } = &self.parts.context;
+        let folder = if call.name == "Bash" { folder.settle() } else { cwd.clone() };
+        self.parts.policy.get().decide_from(&call.name, &call.input, &folder)
+    }
+
     /// The desk's answer to the question about `call`.
     pub(super) fn on_verdict(&mut self, call: Call, verdict: Verdict) {
         self.asked.retain(|asked| asked.id != call.id);
         match (verdict, self.parts.toolbox.get(&call.name).cloned()) {
-            (Verdict::Allow, Some(tool)) => self.start_tool(tool, call),
+            (Verdict::Allow, Some(tool)) => match self.decide(&call) {
+                // Rules and mode may have become narrower while the question waited, and a yes never
+                // outweighs what they forbid (spec 8.2).
+                Decision::Deny { reason } => self.refuse_call(&call, &reason),
+                Decision::Allow { .. } | Decision::Ask { .. } => self.start_tool(tool, call),
+            },
             (Verdict::Allow, None) => {
                 let text = format!("{} is not among your tools any more", call.name);
                 self.answer_call(call.id, ToolOutput::error(text));

@@ -1,7 +1,6 @@
 //! What a command can fail with, and the only place that knows exit codes, error codes and hints
 //! (spec 7.1). The matches are exhaustive, so that a new error must choose its code.
 
-use std::error::Error;
 use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,6 +11,7 @@ use serde_json::{Value, json};
 use crate::core::agent::RunStatus;
 use crate::core::ids::{AgentId, SessionId};
 use crate::core::text;
+pub(super) use crate::core::text::with_causes;
 use crate::lead::{Declined, LeadError};
 use crate::model::ModelError;
 use crate::model::serve::ServeError;
@@ -321,21 +321,6 @@ fn wire_kind(error: &WireError) -> (Exit, &'static str) {
         | WireError::Address(_)
         | WireError::Io { .. } => (Exit::Failed, "wire"),
     }
-}
-
-/// An error and its causes, on one line; causes that say the same again are left out.
-pub(super) fn with_causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.ends_with(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

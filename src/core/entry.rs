@@ -3,10 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::agent::Outcome;
+use super::flat::{All, FlatTalk, Words};
 use super::message::{Block, Message, Reply, Role, Usage};
 use super::shell::OpenShell;
 use super::tool_state::{FileState, Todo};
@@ -41,16 +43,15 @@ pub enum Line {
 
 /// A `user` or `assistant` line. Assistant replies have one line per content block, all with
 /// `message.id` of the reply, each the child of the one before.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Talk {
     /// The line before it in the conversation; `null` for the first.
     pub parent_uuid: Option<String>,
     /// Whether it belongs to an agent's own transcript.
-    #[serde(default)]
     pub is_sidechain: bool,
     /// The agent whose transcript this is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_id: Option<String>,
     /// `user` or `assistant`.
     #[serde(rename = "type")]
@@ -60,31 +61,30 @@ pub struct Talk {
     /// Id of this line.
     pub uuid: String,
     /// ISO 8601, milliseconds, `Z`.
-    #[serde(default)]
     pub timestamp: String,
     /// Where a user line came from, if it was not typed by a person.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
     /// Duplicate guard of a delivered message.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub msg_id: Option<String>,
     /// Who sent a delivered message, as computed by the receiver.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// Structured result of the tool result in `message`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tool_use_result: Option<Value>,
     /// A reminder that is not part of what the person said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub is_meta: Option<bool>,
     /// The summary that follows a boundary.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub is_compact_summary: Option<bool>,
     /// Not part of the conversation as a person would be shown it (a summary).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub is_visible_in_transcript_only: Option<bool>,
     /// The run of the agent that this line belongs to (sidechains).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<u32>,
     /// The fields every line repeats for other readers.
     #[serde(flatten)]
@@ -110,25 +110,25 @@ pub struct Place {
 }
 
 /// `message` of a line: what the model is sent, and for replies what the API said about them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Said {
     /// Id of the reply, shared by its lines.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// `message`, on replies.
-    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// Who speaks, and what.
     #[serde(flatten)]
     pub message: Message,
     /// The model that answered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
     /// `end_turn`, `tool_use`, …
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
     /// Tokens of the whole reply (repeated on each of its lines).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }
 
@@ -271,6 +271,16 @@ pub struct ModelSwitch {
 /// Reads one line (without its newline). `Err` is a line that is not a JSON object, such as the
 /// torn last line of a crashed writer.
 pub fn parse_line(bytes: &[u8]) -> Result<Line, serde_json::Error> {
+    parse::<All>(bytes)
+}
+
+/// Like [`parse_line`], but what is said in the line is passed over: its message has no content. At
+/// a third of the cost.
+pub fn parse_without_words(bytes: &[u8]) -> Result<Line, serde_json::Error> {
+    parse::<IgnoredAny>(bytes)
+}
+
+fn parse<W: Words>(bytes: &[u8]) -> Result<Line, serde_json::Error> {
     #[derive(Deserialize)]
     struct Probe {
         #[serde(default, rename = "type", deserialize_with = "string_or_empty")]
@@ -280,9 +290,12 @@ pub fn parse_line(bytes: &[u8]) -> Result<Line, serde_json::Error> {
         #[serde(default, deserialize_with = "string_or_empty")]
         operation: String,
     }
+    // Most lines are talk, and others show at their `type` that they are not: most are read once.
+    if let Ok(talk) = serde_json::from_slice::<FlatTalk<W>>(bytes) {
+        return Ok(Line::Talk(Box::new(talk.into())));
+    }
     let probe: Probe = serde_json::from_slice(bytes)?;
     let known = match (probe.kind.as_str(), probe.subtype.as_str(), probe.operation.as_str()) {
-        ("user" | "assistant", _, _) => serde_json::from_slice(bytes).ok().map(|t| Line::Talk(Box::new(t))),
         ("system", "agent_outcome", _) => serde_json::from_slice(bytes).ok().map(|o| Line::Outcome(Box::new(o))),
         ("system", "compact_boundary", _) => serde_json::from_slice(bytes).ok().map(|b| Line::Boundary(Box::new(b))),
         ("system", "lead_model_switch", _) => serde_json::from_slice(bytes).ok().map(Line::Switched),

@@ -1,10 +1,10 @@
 //! The Messages API's JSON: what a model is sent, what it answers, and what transcripts hold.
 //! Blocks of a kind this build does not know are kept as they are ([`Block::Other`]).
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::server_tool;
+use super::block::blocks_or_text;
 
 /// Who speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,18 +70,8 @@ pub enum Block {
     Other(Value),
 }
 
-impl<'de> Deserialize<'de> for Block {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        let value = Value::deserialize(d)?;
-        if server_tool::is_cited(&value) {
-            return Ok(Self::Other(value));
-        }
-        Ok(Known::deserialize(&value).map_or_else(|_| Self::Other(value), Self::Known))
-    }
-}
-
 /// The kinds of block this build looks into.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Known {
     /// Plain text.
@@ -103,10 +93,9 @@ pub enum Known {
         /// The `id` of the tool use answered.
         tool_use_id: String,
         /// Text (as one block), or blocks.
-        #[serde(default, deserialize_with = "blocks_or_text")]
         content: Vec<Block>,
         /// Whether the tool failed.
-        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
         is_error: bool,
     },
 }
@@ -143,21 +132,6 @@ impl Block {
             Self::Known(_) => false,
         }
     }
-}
-
-fn blocks_or_text<'de, D: Deserializer<'de>>(d: D) -> Result<Vec<Block>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Either {
-        Text(String),
-        Blocks(Vec<Block>),
-        Null(()),
-    }
-    Ok(match Either::deserialize(d)? {
-        Either::Text(text) => vec![Block::text(text)],
-        Either::Blocks(blocks) => blocks,
-        Either::Null(()) => Vec::new(),
-    })
 }
 
 /// How the text block begins that asks a model to summarise its conversation, always the last block
@@ -315,12 +289,5 @@ mod tests {
         assert_eq!((usage.input_tokens, usage.server_tool_use.web_search_requests), (2, 4));
         let plain = serde_json::to_value(Usage::default()).unwrap_or_default();
         assert!(plain.get("server_tool_use").is_none(), "{plain}");
-    }
-
-    #[test]
-    fn tool_results_without_content_are_read() {
-        let b: Block = serde_json::from_value(json!({"type": "tool_result", "tool_use_id": "t"}))
-            .unwrap_or_else(|e| panic!("{e}"));
-        assert_eq!(b, Block::Known(Known::ToolResult { tool_use_id: "t".into(), content: vec![], is_error: false }));
     }
 }

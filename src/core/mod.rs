@@ -2,10 +2,12 @@
 //! arithmetic on them; no file, socket, process or clock is touched here.
 
 pub mod agent;
+mod block;
 pub mod clock;
 pub mod entry;
 pub mod env;
 pub mod fault;
+mod flat;
 pub mod frame;
 pub mod ids;
 pub mod knowledge;

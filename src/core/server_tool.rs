@@ -71,9 +71,9 @@ pub fn drop_unpaired(messages: &mut [Message]) {
     }
 }
 
-/// Whether a text block cites what a search found; it is kept whole then.
-pub(super) fn is_cited(block: &Value) -> bool {
-    block["type"] == "text" && block["text"].is_string() && block["citations"].as_array().is_some_and(|c| !c.is_empty())
+/// Whether the `citations` of a text block name what a search found; the block is kept whole then.
+pub(super) fn cites(citations: &Value) -> bool {
+    citations.as_array().is_some_and(|citations| !citations.is_empty())
 }
 
 #[cfg(test)]

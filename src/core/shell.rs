@@ -2,7 +2,7 @@
 //! still has to be told of, and what is shown of one that runs. Pure.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::entry::{ORIGIN_NOTIFICATION, Talk};
 use super::ids::ShellId;
@@ -80,6 +80,17 @@ impl OpenShells {
     /// Oldest first.
     pub fn as_slice(&self) -> &[OpenShell] {
         &self.0
+    }
+}
+
+/// Takes from a transcript line what [`OpenShells`] would know of a shell by it. For the copy of a
+/// conversation: its shells run in the session that was copied, and are reported there.
+pub fn disown(line: &mut Map<String, Value>) {
+    if let Some(result) = line.get_mut("toolUseResult").and_then(Value::as_object_mut) {
+        result.shift_remove(STARTED_SHELL);
+    }
+    if line.get("subtype").and_then(Value::as_str) == Some("compact_boundary") {
+        line.shift_remove("shells");
     }
 }
 

@@ -1,5 +1,7 @@
 //! Text that crosses a boundary: escaping before tags, cutting to a size, one-line forms.
 
+use std::error::Error;
+
 /// Escapes `& < >` and drops control characters (but newline and tab), so that text can't forge a
 /// tag and every XML reader accepts it.
 pub fn escape(text: &str) -> String {
@@ -42,6 +44,21 @@ pub fn one_line(text: &str, max: usize) -> String {
         out.push('…');
     }
     out
+}
+
+/// An error and its causes, on one line; causes that say the same again are left out.
+pub fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
 }
 
 /// At most `max` characters of `text`; `note` is called with the full length to say what was cut.

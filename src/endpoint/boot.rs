@@ -12,10 +12,10 @@ use crate::core::agent::{LiveState, Owner, Progress, RegistryEntry, RowState};
 use crate::core::clock;
 use crate::core::frame::{AgentConfig, Frame, Hello, PROTOCOL, Welcome, build};
 use crate::core::limits::{self, deadlines};
+use crate::core::text::with_causes;
 use crate::store::StoreError;
 use crate::store::atomic::Durability;
-use crate::store::history::{History, conversation};
-use crate::store::reader::tail;
+use crate::store::history::{History, resume};
 use crate::store::runtime::{Registration, RuntimeDir};
 use crate::store::transcript::TranscriptWriter;
 use crate::wire::{Connection, Inbox, Link, Listener, PeerStream, WireError, address};
@@ -84,23 +84,11 @@ pub async fn boot(stream: UnixStream, role: &str, id: &str) -> Result<Booted, En
         Err(error) => {
             // The parent turns this into the error of the spawn; without it there would be only an
             // exit code.
-            let _ = link.send(Frame::Refused { reason: chain(&error) });
+            let _ = link.send(Frame::Refused { reason: with_causes(&error) });
             let _ = link.flush(deadlines().reply).await;
             Err(error)
         }
     }
-}
-
-/// An error with its causes, on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(": ");
-        text.push_str(&cause.to_string());
-        source = cause.source();
-    }
-    text
 }
 
 struct Opened {
@@ -161,15 +149,15 @@ fn open(welcome: &Welcome, role: &str) -> Result<Opened, EndpointError> {
 fn open_transcript(config: &AgentConfig, durability: Durability) -> Result<(TranscriptWriter, History), StoreError> {
     if config.run == 1 {
         let transcript = TranscriptWriter::create(&config.transcript, durability)?;
-        return Ok((transcript, conversation(&[])));
+        return Ok((transcript, History::default()));
     }
     let transcript = TranscriptWriter::open(&config.transcript, durability)?;
     if let Some(torn) = transcript.torn() {
         tracing::warn!(torn, "a torn last line was cut off");
     }
-    let tail = tail(&config.transcript)?;
-    if tail.last_run >= config.run {
+    let history = resume(&config.transcript)?;
+    if history.last_run >= config.run {
         return Err(StoreError::Exists { path: config.transcript.clone() });
     }
-    Ok((transcript, conversation(&tail.lines)))
+    Ok((transcript, history))
 }

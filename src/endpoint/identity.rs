@@ -64,15 +64,16 @@ pub fn may_send(runtime: &RuntimeDir, identity: &Identity) -> Result<(), String>
 /// Finds out who a peer is: the first of its ancestors that is in the registry, else the agent its
 /// environment names, else the person.
 pub fn identify(runtime: &RuntimeDir, peer: &Peer) -> Identity {
-    let registered = list(runtime).unwrap_or_default();
+    let mut registered = list(runtime).unwrap_or_default();
+    registered.retain(|r| r.alive);
     let known = |pid: i32| {
-        let entry = registered.iter().find(|r| r.alive && r.entry.pid == pid)?;
+        let entry = registered.iter().find(|r| r.entry.pid == pid)?;
         match AgentId::parse(&entry.entry.agent_id) {
             Some(id) => Some(Identity::Agent(id)),
             None => SessionId::parse(&entry.entry.agent_id).map(Identity::Lead),
         }
     };
-    descends_from(peer.pid, &known)
-        .or_else(|| agent_of_environ(peer.pid).map(Identity::Agent))
-        .unwrap_or(Identity::Person)
+    // Where nobody lives nobody can be an ancestor, whose chain is long to follow.
+    let ancestor = if registered.is_empty() { None } else { descends_from(peer.pid, &known) };
+    ancestor.or_else(|| agent_of_environ(peer.pid).map(Identity::Agent)).unwrap_or(Identity::Person)
 }

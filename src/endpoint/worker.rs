@@ -2,16 +2,14 @@
 //! until its run is over, and a new lead may take it over meanwhile.
 
 use std::collections::HashSet;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
 use super::arrivals::Arrivals;
-use super::boot::{Booted, boot};
+use super::boot::Booted;
 use super::ending::Stop;
 use super::error::EndpointError;
 use super::lines::LineTeller;
@@ -20,11 +18,13 @@ use super::questions::Questions;
 use super::shells::Held;
 use super::toolbox::{PortCall, QueuePort, agent_toolbox, hidden, tool_environment};
 use super::visitors::Visit;
-use crate::agent::{Carried, Driver, Event as AgentEvent, Input, Parts, TurnEnd, lost_end, lost_shell_notification};
+use crate::agent::{
+    Carried, Driver, Event as AgentEvent, Input, Parts, TurnEnd, lost_end, lost_shell_notification, still_running,
+};
 use crate::core::agent::{Leftover, LiveState, Owner, RowState};
 use crate::core::clock;
 use crate::core::entry::{Enqueued, ORIGIN_PEER, Origin};
-use crate::core::frame::{AgentConfig, BUILD, Frame};
+use crate::core::frame::{AgentConfig, Frame};
 use crate::core::limits::{self, deadlines};
 use crate::core::message::Caller;
 use crate::core::paths::{AgentFiles, SessionFiles};
@@ -34,51 +34,7 @@ use crate::store::runtime::{Registration, RuntimeDir};
 use crate::tool::folder_instructions::FolderInstructions;
 use crate::tool::shell::{ShellEvent, Shells, WorkingFolder};
 use crate::tool::{ToolContext, ToolOutput};
-use crate::wire::{Inbox, Incoming, Link, take_parent_link};
-
-/// Runs the program. Arguments are for `ps` only; what counts comes by the handshake.
-pub fn main() -> ExitCode {
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    if args.iter().any(|a| a == "--version" || a == "-v") {
-        let _ = writeln!(std::io::stdout(), "{BUILD} (lead-worker)");
-        return ExitCode::SUCCESS;
-    }
-    start_log();
-    let id = args.iter().skip_while(|a| *a != "--id").nth(1).cloned().unwrap_or_default();
-    match run(&id) {
-        Ok(code) => ExitCode::from(code),
-        Err(error) => {
-            tracing::error!(error = &error as &dyn std::error::Error, "ends");
-            ExitCode::from(match error {
-                EndpointError::NotStartedByLead(_) => 2,
-                _ => 1,
-            })
-        }
-    }
-}
-
-/// Log lines go to stderr, which the parent made the agent's log file.
-fn start_log() {
-    let level = std::env::var(crate::core::env::LOG).ok().and_then(|l| l.parse().ok()).unwrap_or(tracing::Level::WARN);
-    let _ = tracing_subscriber::fmt().with_max_level(level).with_ansi(false).with_writer(std::io::stderr).try_init();
-}
-
-fn run(id: &str) -> Result<u8, EndpointError> {
-    let stream = take_parent_link().map_err(|_| EndpointError::NotStartedByLead("lead-worker"))?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|source| EndpointError::System { action: "can't start the runtime", source })?;
-    let code = runtime.block_on(async {
-        let signals =
-            Signals::listen().map_err(|source| EndpointError::System { action: "can't listen to signals", source })?;
-        let booted = boot(stream, "worker", id).await?;
-        Worker::new(booted)?.live(signals).await
-    });
-    // A tool that ignores its cancellation must not hold the process up.
-    runtime.shutdown_background();
-    code
-}
+use crate::wire::{Inbox, Incoming, Link};
 
 /// Where frames of the owner come from.
 pub(super) struct OwnerLink {
@@ -124,7 +80,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    fn new(booted: Booted) -> Result<Self, EndpointError> {
+    pub(super) fn new(booted: Booted) -> Result<Self, EndpointError> {
         let Booted { welcome, link, inbox, runtime, socket, registration, name, transcript, history, state, visits } =
             booted;
         let config = welcome.config;
@@ -250,7 +206,7 @@ impl Worker {
         Ok(worker)
     }
 
-    async fn live(mut self, mut signals: Signals) -> Result<u8, EndpointError> {
+    pub(super) async fn live(mut self: Box<Self>, mut signals: Signals) -> Result<u8, EndpointError> {
         // First of all the parent hears that this agent is ready; one that is gone hears nothing.
         let _ = self.owner.link.flush(deadlines().reply).await;
         self.publish();
@@ -282,8 +238,15 @@ impl Worker {
     }
 
     pub(super) fn step(&mut self, event: AgentEvent) {
+        let before = self.driver.is_compacting();
         if let Some(end) = self.driver.handle(event) {
             self.ended = Some(end);
+        }
+        if !before
+            && self.driver.is_compacting()
+            && let Some(reminder) = still_running(&[], &self.shells.running())
+        {
+            self.driver.handle(AgentEvent::Inputs(vec![reminder]));
         }
         self.note_turn();
     }

@@ -1,6 +1,5 @@
 //! The client: sends a request, gives the head of the answer.
 
-use std::error::Error;
 use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -14,6 +13,7 @@ use hyper_util::rt::TokioExecutor;
 
 use super::connector::Connector;
 use crate::core::provider::Proxy;
+use crate::core::text::with_causes;
 
 /// How long a connection waits for its next request.
 const IDLE: Duration = Duration::from_secs(60);
@@ -38,7 +38,7 @@ impl Client {
     pub async fn send(&self, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, SendError> {
         let (connector, pooled) = self.made.get_or_init(|| made(Connector::new(&self.proxy, self.connect)));
         connector.check(request.uri()).map_err(SendError::Unusable)?;
-        pooled.request(request).await.map_err(|e| SendError::Failed(chain(&e)))
+        pooled.request(request).await.map_err(|e| SendError::Failed(with_causes(&e)))
     }
 
     #[cfg(test)]
@@ -64,20 +64,6 @@ pub enum SendError {
     /// Nothing can be sent to this address by this client, such as through a proxy that is no URL.
     #[error("{0}")]
     Unusable(String),
-}
-
-/// An error with its causes, in one line.
-pub fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let cause_text = cause.to_string();
-        if !text.ends_with(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        next = cause.source();
-    }
-    text
 }
 
 /// Whether a host, as it stands in an address, is this machine by its name.

@@ -9,4 +9,4 @@ mod connector;
 #[cfg(test)]
 mod tests;
 
-pub use client::{Client, SendError, chain, is_loopback};
+pub use client::{Client, SendError, is_loopback};

@@ -84,6 +84,11 @@ impl Desk {
         self.waiting.extract_if(.., |w| w.until <= now).collect()
     }
 
+    /// Takes those that `wanted` picks.
+    pub(super) fn take_all(&mut self, wanted: impl Fn(&Question) -> bool) -> Vec<Waiting> {
+        self.waiting.extract_if(.., |w| wanted(&w.question)).collect()
+    }
+
     /// When the next one's time is over.
     pub(super) fn next_until(&self) -> Option<Instant> {
         self.waiting.iter().map(|w| w.until).min()

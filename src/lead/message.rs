@@ -1,10 +1,14 @@
 //! Carries out `SendMessage` (spec 2.3): to agents of this session, running or ended, and to other
 //! sessions by address.
 
+use std::collections::HashMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use super::ask::{Ask, Asker};
 use super::session::{Inner, Session};
@@ -13,7 +17,7 @@ use crate::core::frame::{Delivered, Delivery, Frame, Prompt};
 use crate::core::ids::AgentId;
 use crate::core::limits::{self, deadlines};
 use crate::core::text;
-use crate::supervisor::{Command, Deliver, ReadyReceiver};
+use crate::supervisor::{Command, Deliver, ReadyReceiver, Slot};
 use crate::tool::ToolOutput;
 use crate::tool::agents::{SendMessageInput, parse_input};
 use crate::wire::{Inbox, Incoming, Link, dial_and_greet, parse_address};
@@ -22,6 +26,18 @@ use crate::wire::{Inbox, Incoming, Link, dial_and_greet, parse_address};
 const ROUNDS: u32 = 3;
 /// Time all rounds together may take.
 const ROUNDS_TIME: Duration = Duration::from_secs(5);
+
+/// Messages on their way to other processes, one at a time to each address: two connections to a process
+/// that is busy are heard in any order. The latest to an address is done when all before it are.
+#[derive(Debug, Default)]
+pub(super) struct Underway(HashMap<PathBuf, JoinHandle<()>>);
+/// An agent as messages may be addressed to it.
+fn called(id: &AgentId, slot: &Slot) -> String {
+    match &slot.meta.name {
+        Some(name) => format!("{name} ({id})"),
+        None => id.as_str().to_owned(),
+    }
+}
 
 /// A message that may go out.
 struct Outgoing {
@@ -52,6 +68,14 @@ impl Session {
         self.deliver_or_resume(ask, &id, outgoing);
     }
 
+    /// The agents that run: what they are called and what they do.
+    pub(super) fn agents_in_words(&self) -> Vec<(String, String)> {
+        let live = self.supervisor.iter().filter(|(_, slot)| slot.is_live());
+        let mut live: Vec<_> = live.map(|(id, slot)| (called(id, slot), slot.meta.description.clone())).collect();
+        live.sort();
+        live
+    }
+
     fn recipient(&self, to: &str) -> Result<AgentId, String> {
         if to == "*" {
             return Err("there is no team to send to: `*` reaches the members of a team".to_owned());
@@ -63,14 +87,7 @@ impl Session {
         if let Some(id) = found.filter(|id| self.supervisor.get(id).is_some()) {
             return Ok(id);
         }
-        let mut known: Vec<String> = self
-            .supervisor
-            .iter()
-            .map(|(id, slot)| match &slot.meta.name {
-                Some(name) => format!("{name} ({id})"),
-                None => id.as_str().to_owned(),
-            })
-            .collect();
+        let mut known: Vec<String> = self.supervisor.iter().map(|(id, slot)| called(id, slot)).collect();
         known.sort();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
         Err(format!("there is no agent {to:?} in this session; it has: {known}"))
@@ -107,7 +124,7 @@ impl Session {
             });
             return;
         }
-        if self.supervisor.get(&id).is_some_and(crate::supervisor::Slot::is_live) {
+        if self.supervisor.get(&id).is_some_and(Slot::is_live) {
             let pid = self.agent_pid(&id).unwrap_or_default();
             let text = format!("{id} (pid {pid}) has too many messages waiting; the message was refused");
             return ask.answer(ToolOutput::error(text));
@@ -125,14 +142,25 @@ impl Session {
         }
     }
 
-    fn send_to_address(&self, ask: Ask, outgoing: Outgoing) {
+    fn send_to_address(&mut self, ask: Ask, outgoing: Outgoing) {
         let path = match parse_address(&outgoing.to) {
             Ok(path) => path,
             Err(error) => return ask.answer(ToolOutput::error(error.to_string())),
         };
         let session = self.id.as_str().to_owned();
         let inner = self.inner.clone();
-        tokio::spawn(async move {
+        let address = path.clone();
+        let before = self.underway.0.remove(&path);
+        let sending = tokio::spawn(async move {
+            if let Some(mut before) = before
+                && timeout(deadlines().reply, &mut before).await.is_err()
+            {
+                let text = format!("{} can't be reached: it does not answer an earlier message", outgoing.to);
+                ask.answer(ToolOutput::error(text));
+                // What is sent next must not overtake that one either.
+                let _ = before.await;
+                return;
+            }
             let delivery = Delivery {
                 msg_id: ask.msg_id.clone(),
                 to: None,
@@ -165,6 +193,8 @@ impl Session {
             };
             ask.answer(result);
         });
+        self.underway.0.retain(|_, earlier| !earlier.is_finished());
+        self.underway.0.insert(address, sending);
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use super::ask::Asker;
 use super::desk::{NotOne, Waiting};
 use super::options::Questions;
-use super::session::Session;
+use super::session::{Inner, Session};
 use crate::core::clock;
 use crate::core::frame::Frame;
 use crate::core::ids::{self, AgentId};
@@ -135,22 +135,32 @@ impl Session {
         let rule = rule_for(&question.tool, &question.input);
         let file = self.options.sources.local().ok_or_else(|| "this session has no project settings".to_owned());
         let durability = self.options.settings.lead.durability;
+        let inner = self.inner.clone();
         tokio::task::spawn_blocking(move || {
             let added = rule.and_then(|rule| {
                 let file = file?;
-                let added = add_rule(&file, RuleKind::Allow, &rule, durability);
-                added.map_err(|error| match std::error::Error::source(&error) {
-                    Some(source) => format!("{error}: {source}"),
-                    None => error.to_string(),
-                })
+                let added = add_rule(&file, RuleKind::Allow, &rule, durability).map(|_| rule);
+                added.map_err(|error| text::with_causes(&error))
             });
             let answer = match added {
-                Ok(_) => Frame::Done,
+                Ok(rule) => {
+                    // A session whose loop has ended has no questions left.
+                    let _ = inner.blocking_send(Inner::Permitted { rule });
+                    Frame::Done
+                }
                 // The one call is permitted all the same.
                 Err(why) => error("failed", format!("permitted this once; it can't be permitted always: {why}")),
             };
             let _ = link.reply(seq, answer);
         });
+    }
+
+    /// Who asked the same meanwhile need not be answered one by one.
+    pub(super) fn permit_alike(&mut self, rule: &str) {
+        let is_alike = |q: &Question| rule_for(&q.tool, &q.input).is_ok_and(|of_this| of_this == rule);
+        for waiting in self.desk.take_all(is_alike) {
+            waiting.answer(Verdict::Allow);
+        }
     }
 
     /// Nothing that waits is of an agent that has ended.

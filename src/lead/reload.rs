@@ -18,6 +18,7 @@ use crate::core::agent::Meta;
 use crate::core::frame::SetPermissions;
 use crate::core::ids::AgentId;
 use crate::core::paths::SessionFiles;
+use crate::core::text::with_causes;
 use crate::permission::{Mode, Policy, UnknownMode, child_mode};
 use crate::settings::{Loaded, Settings, SettingsSources};
 use crate::store::file_watch::FileWatch;
@@ -139,13 +140,8 @@ impl Session {
 }
 
 fn kept(error: &dyn std::error::Error) {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    tracing::warn!("settings were changed and can't be used ({text}); the permission rules from before stay in force");
+    let why = with_causes(error);
+    tracing::warn!("settings were changed and can't be used ({why}); the permission rules from before stay in force");
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use crate::core::paths::AgentFiles;
 use crate::store::StoreError;
 use crate::store::history::History;
 use crate::store::lock::is_held;
-use crate::store::reader::{outcomes_since, tail};
+use crate::store::reader::{outcomes_since, read_back};
 use crate::store::runtime::list;
 use crate::store::session::{agents_of, undo_spawn};
 use crate::store::settle::{Settled, settle};
@@ -95,15 +95,18 @@ impl Session {
             self.take_over(id, files, meta, 1);
             return Ok(Vec::new());
         }
-        let lines = tail(files.transcript())?;
+        let (mut outcomes, mut has_boundary) = (Vec::new(), false);
+        let tail = read_back(files.transcript(), |line| match line {
+            Line::Outcome(outcome) => outcomes.push(*outcome),
+            line => has_boundary |= matches!(line, Line::Boundary(_)),
+        })?;
+        outcomes.reverse();
         // A run that ended before the agent's own conversation was compacted may be untold as well.
-        let mut outcomes = if lines.lines.iter().any(|line| matches!(line, Line::Boundary(_))) {
-            outcomes_since(files.transcript(), known)?
-        } else {
-            lines.lines.iter().filter_map(outcome_of).collect()
-        };
+        if has_boundary {
+            outcomes = outcomes_since(files.transcript(), known)?;
+        }
         if is_held(files.transcript())? {
-            self.take_over(id, files, meta, lines.last_run.max(1));
+            self.take_over(id, files, meta, tail.last_run.max(1));
             return Ok(outcomes);
         }
         let settled = settle(files, id, &self.id, |run, _, _| {
@@ -121,7 +124,7 @@ impl Session {
             Ok(Settled::NeverStarted) => self.forget(files, id, meta),
             // It came to life between the two looks.
             Err(StoreError::Locked { .. } | StoreError::LockTimeout { .. }) => {
-                self.take_over(id, files, meta, lines.last_run.max(1));
+                self.take_over(id, files, meta, tail.last_run.max(1));
             }
             Err(error) => return Err(error),
         }
@@ -151,12 +154,5 @@ impl Session {
         // It goes by the rules of its earlier lead until it is told others.
         self.send_permissions(id);
         self.teller.started(Task { id, meta, files }, None, true);
-    }
-}
-
-fn outcome_of(line: &Line) -> Option<Outcome> {
-    match line {
-        Line::Outcome(outcome) => Some((**outcome).clone()),
-        _ => None,
     }
 }

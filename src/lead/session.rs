@@ -14,6 +14,7 @@ use super::cost::Ledger;
 use super::desk::Desk;
 use super::error::LeadError;
 use super::knowledge::Known;
+use super::message::Underway;
 use super::notify::notification;
 use super::options::{RunEnd, RunReport, SessionOptions};
 use super::owed::Owed;
@@ -25,7 +26,7 @@ use super::setup::open;
 use super::structured::Given;
 use super::told::{InputKind, Inputs, Streams, Task, Teller, Told, Who};
 use super::turns::hear;
-use crate::agent::{Driver, Event as AgentEvent, Input, TurnEnd};
+use crate::agent::{Driver, Event as AgentEvent, Input, TurnEnd, still_running};
 use crate::core::agent::{Denial, Leftover, LiveState, Outcome, RowState};
 use crate::core::clock;
 use crate::core::entry::Place;
@@ -54,6 +55,8 @@ pub(super) enum Inner {
     Background { id: AgentId },
     /// A `TaskOutput` that has waited.
     Output { ask: Ask, id: AgentId },
+    /// A rule that the person gave for a question, and that is written down by now.
+    Permitted { rule: String },
     /// Something to tell the model when it has time for it.
     Notice(Input),
 }
@@ -122,6 +125,8 @@ pub(super) struct Session {
     /// Calls of agents that were not permitted, since the latest report.
     pub denied: Vec<Denial>,
     pub arrivals: Arrivals,
+    /// Messages on their way to other processes.
+    pub underway: Underway,
     /// The session is let go after this turn; its agents are orphans until the next lead comes.
     pub handing_over: bool,
     /// Who is told before this process ends that it does.
@@ -239,6 +244,7 @@ impl Session {
             Inner::Background { id } => {
                 self.move_to_background(&id);
             }
+            Inner::Permitted { rule } => self.permit_alike(&rule),
             Inner::Output { ask, id } => self.agent_output(ask, id, Duration::ZERO),
         }
     }
@@ -279,7 +285,16 @@ impl Session {
     }
 
     pub(super) fn step(&mut self, event: AgentEvent) {
-        if let Some(end) = self.driver.handle(event) {
+        let before = self.driver.is_compacting();
+        let end = self.driver.handle(event);
+        if !before
+            && self.driver.is_compacting()
+            && let Some(reminder) = still_running(&self.agents_in_words(), &self.shells.running())
+        {
+            // It waits until the summary is there, and is shown behind it.
+            self.driver.handle(AgentEvent::Inputs(vec![reminder]));
+        }
+        if let Some(end) = end {
             self.owed.turn_ended(&end);
             self.last_end = Some(end);
             // From here on the session waits for what is in the background.

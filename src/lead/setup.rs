@@ -12,6 +12,7 @@ use super::cost::Ledger;
 use super::desk::Desk;
 use super::error::LeadError;
 use super::knowledge::Known;
+use super::message::Underway;
 use super::options::{SessionChoice, SessionOptions, Standing};
 use super::owed::Owed;
 use super::queue::Queue;
@@ -40,8 +41,7 @@ use crate::settings::models::ResolvedModel;
 use crate::store::StoreError;
 use crate::store::atomic::{Durability, create_private_dir};
 use crate::store::fork::fork;
-use crate::store::history::{History, conversation};
-use crate::store::reader::tail;
+use crate::store::history::{History, resume};
 use crate::store::runtime::{self, Registration, RuntimeDir, find_alive};
 use crate::store::session::{find_session, latest_session};
 use crate::store::transcript::TranscriptWriter;
@@ -205,6 +205,7 @@ pub(super) fn open(mut options: SessionOptions, streams: Streams) -> Result<Open
         desk: Desk::default(),
         denied: Vec::new(),
         arrivals: Arrivals::default(),
+        underway: Underway::default(),
         handing_over: false,
         partings: Vec::new(),
         idle_watchers: Vec::new(),
@@ -339,8 +340,8 @@ fn open_transcript(
         Beginning::Resumed => None,
     };
     match made {
-        Some(Ok(transcript)) if *beginning == Beginning::New => return Ok((transcript, conversation(&[]))),
-        Some(Ok(transcript)) => return Ok((transcript, conversation(&tail(files.transcript())?.lines))),
+        Some(Ok(transcript)) if *beginning == Beginning::New => return Ok((transcript, History::default())),
+        Some(Ok(transcript)) => return Ok((transcript, resume(files.transcript())?)),
         Some(Err(StoreError::Exists { .. })) => return Err(LeadError::SessionExists(id.clone())),
         Some(Err(error)) => return Err(error.into()),
         None => {}
@@ -349,8 +350,7 @@ fn open_transcript(
     if let Some(torn) = transcript.torn() {
         tracing::warn!(torn, "a torn last line of the session's transcript was cut off");
     }
-    let tail = tail(files.transcript())?;
-    Ok((transcript, conversation(&tail.lines)))
+    Ok((transcript, resume(files.transcript())?))
 }
 
 /// A holder that is not in the registry holds it for moments only (it stands in for a lead, is about

@@ -68,8 +68,7 @@ impl Session {
             (Some(id), Some(slot)) if slot.is_live() => Ok(id),
             (Some(id), Some(_)) => Err(format!("{id} has ended already; there is nothing to stop")),
             _ => {
-                let mut running: Vec<String> = self.supervisor.live().iter().map(|id| id.as_str().to_owned()).collect();
-                running.sort();
+                let running: Vec<String> = self.agents_in_words().into_iter().map(|(called, _)| called).collect();
                 let running = if running.is_empty() { "none".to_owned() } else { running.join(", ") };
                 Err(format!("there is no agent {text:?} in this session; running: {running}"))
             }

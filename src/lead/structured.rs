@@ -4,6 +4,7 @@
 //! Limits: of leads only, so that no worker carries the validator; a schema that refers to another
 //! file or address is refused, nothing is fetched.
 
+use std::borrow::Cow;
 use std::sync::{Arc, OnceLock};
 
 use jsonschema::{ValidationError, Validator};
@@ -72,6 +73,10 @@ fn told(error: &ValidationError<'_>) -> String {
 }
 
 impl Tool for StructuredOutput {
+    fn name(&self) -> Cow<'_, str> {
+        STRUCTURED_OUTPUT.into()
+    }
+
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: STRUCTURED_OUTPUT.to_owned(),

@@ -1,8 +1,8 @@
 //! What `/proc` tells about a process. Any of it may vanish at any time: then it is `None`.
 
 use std::collections::HashSet;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt;
 
 /// The kernel's own threads carry this flag.
@@ -33,7 +33,7 @@ pub struct ProcessStat {
 impl ProcessStat {
     /// Of a process that exists, a zombie included.
     pub fn of(pid: i32) -> Option<Self> {
-        Self::parse(pid, &fs::read(format!("/proc/{pid}/stat")).ok()?)
+        Self::parse(pid, &read(&format!("/proc/{pid}/stat")).ok()?)
     }
 
     /// Whether it has ended and only waits to be reaped.
@@ -120,12 +120,12 @@ impl Environ {
         if folder.uid() != nix::unistd::geteuid().as_raw() {
             return Self::Hidden;
         }
-        let read = || fs::read(format!("/proc/{pid}/environ"));
-        match read() {
+        let environ = || read(&format!("/proc/{pid}/environ"));
+        match environ() {
             Ok(bytes) if !bytes.is_empty() => Self::Known(bytes),
             // Empty, or in the middle of an `exec` that may have begun after `stat` was read.
             Ok(_) if !ProcessStat::of(pid).is_some_and(|now| now.has_environ) => Self::Settling,
-            Ok(_) => read().map_or(Self::Hidden, Self::Known),
+            Ok(_) => environ().map_or(Self::Hidden, Self::Known),
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => Self::Hidden,
             Err(_) => Self::Settling,
         }
@@ -136,6 +136,14 @@ impl Environ {
         let Self::Known(bytes) = self else { return None };
         bytes.split(|&b| b == 0).find_map(|v| v.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
     }
+}
+
+/// Reads a file whose size is not known before. In few steps: with nothing to go by, the standard
+/// library feels its way in six.
+fn read(path: &str) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(4 << 10);
+    File::open(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// The value of a variable in the environment that a process of ours was started with. Waits a

@@ -14,7 +14,7 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
 
 use super::StoreError;
 use super::atomic::folder_of;
-use super::reader::read_fully_at;
+use super::lines::read_fully_at;
 
 const CHUNK: usize = 256 << 10;
 

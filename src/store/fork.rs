@@ -1,6 +1,7 @@
 //! The copy of a session's conversation under a new id (`--fork-session`, formats B.3). The session
 //! it is taken from may be running: what its writer has not finished writing is left out, and so
-//! are messages it took in and has not shown yet, which stay its own. Agents stay its own too.
+//! are messages it took in and has not shown yet, which stay its own. Agents and background shells
+//! stay its own too: a copy that took them for its own would report them as lost.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, ErrorKind};
@@ -12,6 +13,7 @@ use super::StoreError;
 use super::atomic::Durability;
 use super::transcript::TranscriptWriter;
 use crate::core::ids::SessionId;
+use crate::core::shell::disown;
 
 /// Bytes that are written at a time.
 const BATCH: usize = 1 << 20;
@@ -69,6 +71,7 @@ fn under_new_id(line: &[u8], id: &SessionId) -> Option<Vec<u8>> {
     if let Some(session) = line.get_mut("sessionId") {
         *session = Value::String(id.as_str().to_owned());
     }
+    disown(&mut line);
     serde_json::to_vec(&line).ok()
 }
 
@@ -84,6 +87,8 @@ mod tests {
                     not json\n\
                     {\"type\":\"queue-operation\",\"operation\":\"enqueue\",\"sessionId\":\"old\"}\n\
                     {\"type\":\"summary\",\"text\":\"no session\"}\n\
+                    {\"type\":\"user\",\"toolUseResult\":{\"backgroundTaskId\":\"b-00000001\",\"command\":\"make\"}}\n\
+                    {\"type\":\"system\",\"subtype\":\"compact_boundary\",\"shells\":[{\"id\":\"b-00000001\"}]}\n\
                     {\"type\":\"user\",\"uuid\":\"u2\",\"sess";
         std::fs::write(&from, text).unwrap();
         let id = SessionId::random();
@@ -91,7 +96,9 @@ mod tests {
         let copied = std::fs::read_to_string(&to).unwrap();
         let expected = format!(
             "{{\"type\":\"user\",\"uuid\":\"u1\",\"sessionId\":\"{id}\",\"z\":1,\"a\":{{\"sessionId\":\"in\"}}}}\n\
-             {{\"type\":\"summary\",\"text\":\"no session\"}}\n"
+             {{\"type\":\"summary\",\"text\":\"no session\"}}\n\
+             {{\"type\":\"user\",\"toolUseResult\":{{\"command\":\"make\"}}}}\n\
+             {{\"type\":\"system\",\"subtype\":\"compact_boundary\"}}\n"
         );
         assert_eq!(copied, expected);
         assert!(matches!(fork(&from, &to, &id, Durability::Process), Err(StoreError::Exists { .. })));

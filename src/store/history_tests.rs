@@ -3,6 +3,8 @@ use serde_json::json;
 
 use super::*;
 use crate::core::entry::{Boundary, Mode, parse_line};
+use crate::core::message::{Block, Known, Role};
+use crate::store::conversation::{SYNTHETIC, result_id, says_something, use_id};
 
 /// A line as JSON: `{parent, uuid, …}` filled up.
 fn line(value: Value) -> Line {
@@ -67,9 +69,7 @@ fn lines_of_a_reply_and_user_lines_in_a_row_are_one_message_each() {
         reply(Some("6"), "7", "m2", text("b")),
     ];
     assert_eq!(shape(&lines), "u:one,two a:~,a,+t1 u:=t1,seen a:b");
-    let history = conversation(&lines);
-    assert_eq!(history.last_uuid.as_deref(), Some("7"));
-    assert!(history.used_tool_ids.contains("t1"));
+    assert_eq!(conversation(&lines).last_uuid.as_deref(), Some("7"));
 }
 
 #[test]
@@ -118,7 +118,6 @@ fn uses_and_results_without_counterpart_are_dropped() {
         reply(Some("6"), "7", "m2", tool("lost2")),
     ];
     assert_eq!(shape(&lines), "u:go a:trying u:again");
-    assert!(conversation(&lines).used_tool_ids.contains("lost2"));
 }
 
 #[test]
@@ -334,6 +333,44 @@ fn a_notice_is_consumed_for_its_run_alone_and_a_boundary_up_to_its_run() {
     assert!(is(b, 1) && !is(b, 2));
     assert!(!is(c, 1), "a launch is no end");
     assert_eq!(history.consumed.latest(), [(a.to_owned(), 4), (b.to_owned(), 1)].into());
+}
+
+#[test]
+fn of_more_than_can_be_sent_the_first_message_and_the_latest_are_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.jsonl");
+    let consumed = json!({"agentId": "a-00000000000000aa", "run": 1});
+    let lines = [
+        json!({"type": "queue-operation", "operation": "enqueue", "msgId": "m1", "content": "waits"}),
+        json!({"parentUuid": null, "type": "user", "uuid": "1", "message": {"role": "user", "content": "go"}}),
+        json!({"parentUuid": "1", "type": "assistant", "uuid": "2", "message":
+            {"id": "r1", "role": "assistant", "content": [text("long ago"), tool("t1")]}}),
+        json!({"parentUuid": "2", "type": "user", "uuid": "3", "message": {"role": "user", "content": result("t1")},
+            "toolUseResult": consumed, "msgId": "m0"}),
+        json!({"parentUuid": "3", "type": "assistant", "uuid": "4", "message":
+            {"id": "r2", "role": "assistant", "content": [text("lately"), tool("t2")]}}),
+        json!({"parentUuid": "4", "type": "user", "uuid": "5", "message": {"role": "user", "content": result("t2")}}),
+    ];
+    let all: Vec<String> = lines.iter().map(|line| format!("{line}\n")).collect();
+    std::fs::write(&path, all.concat()).unwrap();
+    let last_two = (all[4].len() + all[5].len()) as u64;
+    let within = |most| resume_within(&path, most).unwrap();
+    let whole = within(u64::MAX);
+    assert_eq!(shape_of(&whole.messages), "u:go a:long ago,+t1 u:=t1 a:lately,+t2 u:=t2");
+    assert_eq!(whole, resume(&path).unwrap());
+    for (most, expected) in [
+        (last_two + 1, "a:lately,+t2 u:=t2"),
+        // A result without its use says nothing.
+        (last_two, ""),
+        (0, ""),
+    ] {
+        let cut = within(most);
+        let notice = "[What came next is left out here, since it is too long.]";
+        assert_eq!(shape_of(&cut.messages), format!("u:go,{notice} {expected}").trim_end(), "{most}");
+        // What counts besides the words is all there.
+        assert_eq!((&cut.consumed, &cut.seen_msg_ids), (&whole.consumed, &whole.seen_msg_ids));
+        assert_eq!((cut.enqueued.len(), cut.last_uuid.as_deref()), (1, Some("5")));
+    }
 }
 
 /// One line of a random transcript: who, which reply, which blocks, how far back its parent is.

@@ -7,11 +7,13 @@
 //! another process says "Blocks" and belongs into `spawn_blocking`.
 
 pub mod atomic;
+mod conversation;
 pub mod error;
 pub mod file_watch;
 pub mod follow;
 pub mod fork;
 pub mod history;
+mod lines;
 pub mod lock;
 pub mod reader;
 pub mod runtime;

@@ -1,179 +1,47 @@
 //! Reading transcripts from their end, without a lock and without loading them: what is needed to
 //! go on lies behind the last compaction, however old and large the file is.
 //!
-//! Called by whoever resumes, lists or settles. A line that can't be read never hides another; an
-//! unfinished last line is what a writer left that died in the middle, or is just being written,
-//! and is skipped.
+//! Called by whoever resumes, lists or settles. A line that can't be read never hides another.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
-
-use serde::de::IgnoredAny;
+use std::path::Path;
 
 use super::StoreError;
 pub use super::follow::{Follow, StartAt};
+use super::lines::LinesOn;
+pub use super::lines::lines_from_end;
 use crate::core::agent::Outcome;
-use crate::core::entry::{Line, Talk, parse_line};
-use crate::core::limits;
+use crate::core::entry::{Boundary, Line, Talk, parse_line, parse_without_words};
+use crate::core::message::Role;
 
-/// First read; enough for most tails.
-const FIRST_CHUNK: usize = 64 << 10;
-/// Later reads.
-const CHUNK: usize = 256 << 10;
-/// Lines of more bytes are skipped. We write shorter ones only (`limits::ENTRY_BYTES`); a file of
-/// another kind must not fill the memory.
-const LONGEST_LINE: usize = 4 * limits::ENTRY_BYTES;
-
-/// Lines of a file, last first. Empty ones and an unfinished last one are left out.
-#[derive(Debug)]
-pub struct LinesFromEnd {
-    file: File,
-    path: PathBuf,
-    /// What was read and not handed out yet; ends where the line before the last one handed out
-    /// ends.
-    buffer: Vec<u8>,
-    /// Where `buffer` begins in the file.
-    start: u64,
-    chunk: usize,
-    longest: usize,
-    progress: Progress,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Progress {
-    /// Nothing was handed out: what comes next has no newline behind it.
-    AtEnd,
-    Within,
-    /// Inside a line that is too long to keep.
-    Skipping,
-    Done,
-}
-
-/// Opens `path` for reading from its end.
-pub fn lines_from_end(path: &Path) -> Result<LinesFromEnd, StoreError> {
-    let file = File::open(path).map_err(StoreError::at(path, "open"))?;
-    let start = file.metadata().map_err(StoreError::at(path, "examine"))?.len();
-    Ok(LinesFromEnd {
-        file,
-        path: path.to_owned(),
-        buffer: Vec::new(),
-        start,
-        chunk: FIRST_CHUNK,
-        longest: LONGEST_LINE,
-        progress: Progress::AtEnd,
-    })
-}
-
-impl LinesFromEnd {
-    /// The next line and how its end was found; `None` at the beginning of the file.
-    fn step(&mut self) -> Result<Option<(Vec<u8>, Progress)>, StoreError> {
-        while self.progress != Progress::Done {
-            if let Some(newline) = memchr::memrchr(b'\n', &self.buffer) {
-                let line = self.buffer.split_off(newline + 1);
-                self.buffer.pop();
-                return Ok(Some(self.found(line, Progress::Within)));
-            }
-            if self.start == 0 {
-                let line = std::mem::take(&mut self.buffer);
-                return Ok(Some(self.found(line, Progress::Done)));
-            }
-            if self.buffer.len() > self.longest {
-                self.buffer = Vec::new();
-                self.progress = Progress::Skipping;
-            }
-            self.fill()?;
-        }
-        Ok(None)
-    }
-
-    fn found(&mut self, line: Vec<u8>, next: Progress) -> (Vec<u8>, Progress) {
-        let progress = std::mem::replace(&mut self.progress, next);
-        if line.len() > self.longest { (Vec::new(), Progress::Skipping) } else { (line, progress) }
-    }
-
-    /// Reads what lies before `buffer`: at least as much as there is already, so that a long line
-    /// is not copied over and over.
-    fn fill(&mut self) -> Result<(), StoreError> {
-        let want = self.chunk.max(self.buffer.len()).min(usize::try_from(self.start).unwrap_or(usize::MAX));
-        self.chunk = CHUNK;
-        let from = self.start - want as u64;
-        let mut bytes = vec![0; want];
-        let got = read_fully_at(&self.file, &mut bytes, from).map_err(StoreError::at(&self.path, "read"))?;
-        if got < want {
-            // Only the end can go away, and only by its writer's cutting a torn line off.
-            if !self.buffer.is_empty() {
-                return Err(StoreError::damaged(&self.path, "it became shorter while it was read"));
-            }
-            bytes.truncate(got);
-        }
-        bytes.append(&mut self.buffer);
-        self.buffer = bytes;
-        self.start = from;
-        Ok(())
-    }
-}
-
-impl Iterator for LinesFromEnd {
-    type Item = Result<Vec<u8>, StoreError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            match self.step() {
-                Ok(Some((line, Progress::AtEnd))) if !is_object(&line) => {}
-                Ok(Some((line, Progress::Within | Progress::AtEnd))) if !line.is_empty() => return Some(Ok(line)),
-                Ok(Some(_)) => {}
-                Ok(None) => return None,
-                Err(e) => {
-                    self.progress = Progress::Done;
-                    return Some(Err(e));
-                }
-            }
-        }
-    }
-}
-
-/// Reads into `bytes` from `offset` until it is full or the file ends; how much it was.
-pub(super) fn read_fully_at(file: &File, bytes: &mut [u8], offset: u64) -> std::io::Result<usize> {
-    let mut got = 0;
-    while got < bytes.len() {
-        match file.read_at(&mut bytes[got..], offset + got as u64) {
-            Ok(0) => break,
-            Ok(n) => got += n,
-            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(got)
-}
-
-/// Whether a line without newline is whole: some programs write their last line without one.
-pub(super) fn is_object(bytes: &[u8]) -> bool {
-    bytes.first() == Some(&b'{') && serde_json::from_slice::<IgnoredAny>(bytes).is_ok()
-}
-
-/// The end of a transcript, as far as it is needed to go on.
+/// What the end of a transcript says of its runs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tail {
-    /// Back to and including the last compaction, or all; oldest first; without lines of kinds
-    /// that nobody here uses.
-    pub lines: Vec<Line>,
     /// The latest run; 0 in a session's transcript and where nothing was recorded.
     pub last_run: u32,
-    /// The latest outcome in `lines`: of `last_run`, or of the one before if that is open.
+    /// The latest outcome: of `last_run`, or of the one before if that is open.
     pub last_outcome: Option<Outcome>,
     /// `last_run`, if it has no outcome.
     pub open_run: Option<u32>,
+    /// Whether lines before a compaction were left unread.
+    pub is_compacted: bool,
 }
 
-/// Reads the end of a transcript. Needs memory for what it returns.
+/// Reads the end of a transcript, back to the last compaction.
 pub fn tail(path: &Path) -> Result<Tail, StoreError> {
+    read_back(path, |_| {})
+}
+
+/// Reads the end of a transcript, back to and including the last compaction, or all of it, and
+/// shows `take` each line, the last one first, but for kinds that nobody here uses; of talk all but
+/// the words. Nothing is kept, however large the file is.
+pub fn read_back(path: &Path, mut take: impl FnMut(Line)) -> Result<Tail, StoreError> {
     let mut tail = Tail::default();
     // The parent of the earliest line of the conversation so far.
     let mut first_parent: Option<Option<String>> = None;
     let mut last_is_closed = false;
-    for bytes in lines_from_end(path)? {
-        let Ok(line) = parse_line(&bytes?) else { continue };
+    let mut lines = lines_from_end(path)?;
+    while let Some((_, bytes)) = lines.next_line()? {
+        let Ok(line) = parse_without_words(bytes) else { continue };
         match &line {
             Line::Talk(talk) => {
                 first_parent = Some(talk.parent_uuid.clone());
@@ -183,25 +51,92 @@ pub fn tail(path: &Path) -> Result<Tail, StoreError> {
                 see_run(&mut tail.last_run, &mut last_is_closed, outcome.run, true);
                 tail.last_outcome.get_or_insert_with(|| (**outcome).clone());
             }
-            Line::Enqueued(_) | Line::Mode(_) | Line::Boundary(_) => {}
+            Line::Boundary(boundary) => tail.is_compacted = replaces(boundary, first_parent.as_ref()),
+            Line::Enqueued(_) | Line::Mode(_) => {}
             Line::Switched(_) | Line::Other => continue,
         }
-        let enough = match (&line, &first_parent) {
-            // A boundary whose writer died before the summary replaces nothing: what follows it, if
-            // anything, goes on from the line before it.
-            (Line::Boundary(boundary), Some(parent)) => {
-                boundary.logical_parent_uuid.is_none() || *parent != boundary.logical_parent_uuid
-            }
-            _ => false,
-        };
-        tail.lines.push(line);
-        if enough {
+        take(line);
+        if tail.is_compacted {
             break;
         }
     }
-    tail.lines.reverse();
     tail.open_run = (tail.last_run > 0 && !last_is_closed).then_some(tail.last_run);
     Ok(tail)
+}
+
+/// Whether a boundary stands for what was said before it. One whose writer died before the summary
+/// replaces nothing: what follows it, if anything, goes on from the line before it. `next` is the
+/// parent of the first line of the conversation behind it.
+fn replaces(boundary: &Boundary, next: Option<&Option<String>>) -> bool {
+    let before = &boundary.logical_parent_uuid;
+    next.is_some_and(|parent| before.is_none() || parent != before)
+}
+
+/// Whether the words of a line were read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Words {
+    /// All of them.
+    Kept,
+    /// Its message has no content: together with what was said later it is too much to go on with.
+    PassedOver,
+}
+
+/// Reads what is needed to go on and shows `take` each line, the first one first, but for kinds that
+/// nobody here uses: from the last compaction on, or all. Lines that are `most` bytes or more from
+/// the end are shown without their words, but for the first that a user said.
+pub fn read_tail(path: &Path, most: u64, mut take: impl FnMut(Line, Words)) -> Result<(), StoreError> {
+    let (start, words_from) = find_tail(path, most)?;
+    let mut lines = LinesOn::open(path, start)?;
+    let mut is_first = true;
+    while let Some((at, bytes)) = lines.next_line()? {
+        let mut words = if at < words_from { Words::PassedOver } else { Words::Kept };
+        let read = if words == Words::Kept { parse_line(bytes) } else { parse_without_words(bytes) };
+        let Ok(mut line) = read else { continue };
+        if let Line::Talk(talk) = &line
+            && talk.kind == Role::User
+            && std::mem::take(&mut is_first)
+            && words == Words::PassedOver
+            && let Ok(whole) = parse_line(bytes)
+        {
+            (line, words) = (whole, Words::Kept);
+        }
+        if !matches!(line, Line::Switched(_) | Line::Other) {
+            take(line, words);
+        }
+    }
+    Ok(())
+}
+
+/// Where the tail of a transcript begins, and where the lines that are less than `most` bytes from
+/// its end do. Looks at nothing but whether a line may be a boundary.
+fn find_tail(path: &Path, most: u64) -> Result<(u64, u64), StoreError> {
+    let boundary = memchr::memmem::Finder::new("compact_boundary");
+    let mut lines = lines_from_end(path)?;
+    let end = lines.start();
+    let mut words_from = end;
+    while let Some((at, bytes)) = lines.next_line()? {
+        if end - at < most {
+            words_from = at;
+        }
+        if boundary.find(bytes).is_some()
+            && let Ok(Line::Boundary(boundary)) = parse_line(bytes)
+            && replaces(&boundary, first_parent(path, at)?.as_ref())
+        {
+            return Ok((at, words_from));
+        }
+    }
+    Ok((0, words_from))
+}
+
+/// The parent of the first line of the conversation that stands at `from` or behind.
+fn first_parent(path: &Path, from: u64) -> Result<Option<Option<String>>, StoreError> {
+    let mut lines = LinesOn::open(path, from)?;
+    while let Some((_, bytes)) = lines.next_line()? {
+        if let Ok(Line::Talk(talk)) = parse_without_words(bytes) {
+            return Ok(Some(talk.parent_uuid));
+        }
+    }
+    Ok(None)
 }
 
 fn see_run(last: &mut u32, closed: &mut bool, run: u32, ended: bool) {

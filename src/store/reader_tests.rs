@@ -7,13 +7,6 @@ use super::*;
 
 const LONG: Duration = Duration::from_secs(30);
 
-fn lines_of(content: &[u8]) -> Vec<String> {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("t.jsonl");
-    std::fs::write(&path, content).unwrap();
-    lines_from_end(&path).unwrap().map(|l| String::from_utf8(l.unwrap()).unwrap()).collect()
-}
-
 fn talk(uuid: &str, run: Option<u32>) -> String {
     let run = run.map_or(String::new(), |r| format!(r#","run":{r}"#));
     let side = !run.is_empty();
@@ -30,55 +23,29 @@ fn outcome(run: u32) -> String {
 
 const BOUNDARY: &str = r#"{"type":"system","subtype":"compact_boundary","uuid":"b","consumed":{}}"#;
 
-fn tail_of(lines: &[String]) -> Tail {
+/// What the end of a transcript says, and what is read of it: uuids of talk, `boundary`.
+fn read_back_of(lines: &[String]) -> (Tail, Vec<String>) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.jsonl");
     std::fs::write(&path, lines.iter().map(|l| format!("{l}\n")).collect::<String>()).unwrap();
-    tail(&path).unwrap()
+    let mut read = Vec::new();
+    let tail = read_back(&path, |line| {
+        read.push(match line {
+            Line::Talk(talk) => talk.uuid,
+            Line::Boundary(_) => "boundary".to_owned(),
+            other => format!("{other:?}"),
+        });
+    });
+    (tail.unwrap(), read)
 }
 
-#[test]
-fn lines_come_last_first_and_an_unfinished_one_not_at_all() {
-    assert!(lines_of(b"").is_empty());
-    assert!(lines_of(b"\n\n").is_empty());
-    assert_eq!(lines_of(b"a\nb\n\nc\n"), ["c", "b", "a"]);
-    assert_eq!(lines_of(b"a\nb\n{\"x\":"), ["b", "a"]);
-    assert_eq!(lines_of(b"{\"x\":"), Vec::<String>::new());
-    assert_eq!(lines_of(b"a\n{\"x\":1}"), ["{\"x\":1}", "a"], "only the newline is missing");
-    assert_eq!(lines_of(b"a\n17"), ["a"], "the beginning of a longer number");
-}
-
-#[test]
-fn lines_longer_than_a_chunk_and_at_its_edges_are_whole() {
-    for len in [FIRST_CHUNK - 2, FIRST_CHUNK - 1, FIRST_CHUNK, FIRST_CHUNK + 1, CHUNK, 3 * CHUNK + 5] {
-        let long = "x".repeat(len);
-        let content = format!("first\n{long}\nmiddle\n{long}\n");
-        assert_eq!(lines_of(content.as_bytes()), [long.as_str(), "middle", &long, "first"], "{len}");
-    }
-}
-
-#[test]
-fn a_line_too_long_to_keep_hides_no_other() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("t.jsonl");
-    let short = |content: &[u8]| {
-        std::fs::write(&path, content).unwrap();
-        let mut lines = lines_from_end(&path).unwrap();
-        lines.longest = 1000;
-        lines.map(|l| l.unwrap().len()).collect::<Vec<_>>()
-    };
-    for len in [1000, 1001, 2000, FIRST_CHUNK, 3 * CHUNK] {
-        let long = vec![b'x'; len];
-        let kept: &[usize] = if len == 1000 { &[1000] } else { &[] };
-        assert_eq!(short(&[b"aa\n", long.as_slice(), b"\nb\n"].concat()), [&[1], kept, &[2]].concat(), "{len}");
-        assert_eq!(short(&[long.as_slice(), b"\nb\n"].concat()), [&[1], kept].concat(), "{len}");
-        assert_eq!(short(&[b"aa\n", long.as_slice()].concat()), [2], "{len}");
-    }
+fn tail_of(lines: &[String]) -> Tail {
+    read_back_of(lines).0
 }
 
 #[test]
 fn a_tail_ends_at_the_last_boundary_and_skips_what_it_cannot_read() {
-    let tail = tail_of(&[
+    let (tail, read) = read_back_of(&[
         talk("old", None),
         BOUNDARY.into(),
         talk("older", None),
@@ -88,24 +55,15 @@ fn a_tail_ends_at_the_last_boundary_and_skips_what_it_cannot_read() {
         r#"{"type":"attachment"}"#.into(),
         talk("2", None),
     ]);
-    let kinds: Vec<&str> = tail
-        .lines
-        .iter()
-        .map(|l| match l {
-            Line::Talk(t) => t.uuid.as_str(),
-            Line::Boundary(_) => "boundary",
-            _ => "?",
-        })
-        .collect();
-    assert_eq!(kinds, ["boundary", "1", "2"]);
-    assert_eq!((tail.last_run, tail.open_run), (0, None));
+    assert_eq!(read, ["2", "1", "boundary"]);
+    assert_eq!((tail.last_run, tail.open_run, tail.is_compacted), (0, None, true));
 }
 
 #[test]
 fn a_boundary_without_its_summary_replaces_nothing() {
-    let tail = tail_of(&[talk("1", Some(1)), BOUNDARY.into()]);
-    assert_eq!(tail.lines.len(), 2);
-    assert_eq!((tail.last_run, tail.open_run), (1, Some(1)));
+    let (tail, read) = read_back_of(&[talk("1", Some(1)), BOUNDARY.into()]);
+    assert_eq!(read, ["boundary", "1"]);
+    assert_eq!((tail.last_run, tail.open_run, tail.is_compacted), (1, Some(1), false));
 }
 
 #[test]
@@ -114,8 +72,64 @@ fn a_boundary_that_was_gone_on_without_its_summary_replaces_nothing() {
     let next =
         |parent: &str| talk("2", Some(1)).replace(r#""parentUuid":null"#, &format!(r#""parentUuid":"{parent}""#));
     assert!(next("1").contains(r#""parentUuid":"1""#), "{}", next("1"));
-    assert_eq!(tail_of(&[talk("1", Some(1)), boundary.clone(), next("1")]).lines.len(), 3);
-    assert_eq!(tail_of(&[talk("1", Some(1)), boundary, next("b")]).lines.len(), 2);
+    let read = |parent: &str| read_back_of(&[talk("1", Some(1)), boundary.clone(), next(parent)]).1;
+    assert_eq!(read("1"), ["2", "boundary", "1"]);
+    assert_eq!(read("b"), ["2", "boundary"]);
+}
+
+/// What is read to go on, with `words` or without.
+fn read_tail_of(content: &str, most: u64) -> Vec<String> {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("t.jsonl");
+    std::fs::write(&path, content).unwrap();
+    let mut read = Vec::new();
+    read_tail(&path, most, |line, words| {
+        read.push(match line {
+            Line::Talk(talk) => {
+                assert_eq!(talk.message.message.content.is_empty(), words == Words::PassedOver);
+                format!("{}{}", talk.uuid, if words == Words::Kept { "" } else { "-" })
+            }
+            Line::Boundary(_) => "boundary".to_owned(),
+            other => format!("{other:?}"),
+        });
+    })
+    .unwrap();
+    read
+}
+
+fn lines(all: &[&str]) -> String {
+    all.iter().map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn a_tail_is_read_from_its_beginning_on() {
+    let old = talk("old", None);
+    let all =
+        [&old, BOUNDARY, &old, BOUNDARY, "{broken", &talk("1", None), r#"{"type":"attachment"}"#, &talk("2", None)];
+    assert_eq!(read_tail_of(&lines(&all), u64::MAX), ["boundary", "1", "2"]);
+    assert_eq!(read_tail_of(&lines(&[&old, BOUNDARY]), u64::MAX), ["old", "boundary"], "without a summary");
+    let unfinished = format!("{}{}", lines(&[&talk("1", None)]), &talk("2", None)[..20]);
+    assert_eq!(read_tail_of(&unfinished, u64::MAX), ["1"]);
+    let unended = format!("{}{}", lines(&[&talk("1", None)]), talk("2", None));
+    assert_eq!(read_tail_of(&unended, u64::MAX), ["1", "2"], "only the newline is missing");
+    assert_eq!(read_tail_of("", u64::MAX), Vec::<String>::new());
+    let named = r#"{"type":"user","uuid":"compact_boundary","message":{"role":"user","content":"x"}}"#;
+    assert_eq!(read_tail_of(&lines(&[&old, named, &old]), u64::MAX), ["old", "compact_boundary", "old"]);
+}
+
+#[test]
+fn words_too_far_from_the_end_are_passed_over_but_the_first() {
+    let all: Vec<String> = (0..5).map(|n| talk(&n.to_string(), None)).collect();
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    let each = all[0].len() as u64 + 1;
+    let content = lines(&all);
+    assert_eq!(read_tail_of(&content, 5 * each + 1), ["0", "1", "2", "3", "4"]);
+    assert_eq!(read_tail_of(&content, 5 * each), ["0", "1", "2", "3", "4"], "the first one anyway");
+    assert_eq!(read_tail_of(&content, 4 * each + 1), ["0", "1", "2", "3", "4"]);
+    assert_eq!(read_tail_of(&content, 4 * each), ["0", "1-", "2", "3", "4"]);
+    assert_eq!(read_tail_of(&content, each), ["0", "1-", "2-", "3-", "4-"]);
+    let compacted = lines(&[&[all[4], BOUNDARY], &all[..3]].concat());
+    assert_eq!(read_tail_of(&compacted, 2 * each), ["boundary", "0", "1-", "2"]);
 }
 
 #[test]
@@ -158,7 +172,7 @@ fn r099_the_end_of_a_large_file_is_read_without_its_beginning() {
     file = OpenOptions::new().append(true).open(&path).unwrap();
     writeln!(file, "\n{BOUNDARY}\n{}", talk("1", Some(7))).unwrap();
     let tail = tail(&path).unwrap();
-    assert_eq!((tail.lines.len(), tail.open_run), (2, Some(7)));
+    assert_eq!((tail.is_compacted, tail.open_run), (true, Some(7)));
 }
 
 fn append(path: &Path, text: &str) {
@@ -240,7 +254,7 @@ fn following_goes_on_behind_a_line_that_was_taken_back() {
 fn following_reads_lines_longer_than_its_chunks() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("t.jsonl");
-    let long = "y".repeat(2 * CHUNK + 3);
+    let long = "y".repeat((512 << 10) + 3);
     append(&path, &format!("{long}\nz\n"));
     let mut follow = Follow::open(&path, StartAt::Start).unwrap();
     assert_eq!(next(&mut follow), long);

@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use super::StoreError;
 use super::atomic::remove;
-use super::history::conversation;
+use super::history::resume;
 use super::lock::{self, Patience, is_held};
-use super::reader::{outcomes_since, tail};
+use super::reader::outcomes_since;
 use super::session::{agents_of, names_in};
 use crate::core::clock;
 use crate::core::entry::{Line, ORIGIN_PEER, SPAWN_PROMPT, parse_line};
@@ -85,7 +85,7 @@ pub fn undelivered(session: &SessionFiles) -> Result<usize, StoreError> {
     if agents.is_empty() {
         return Ok(0);
     }
-    let history = conversation(&tail(session.transcript())?.lines);
+    let history = resume(session.transcript())?;
     let mut count = 0;
     for (id, files, _) in agents {
         match outcomes_since(files.transcript(), history.consumed.up_to(id.as_str())) {

@@ -11,8 +11,8 @@ use std::time::Duration;
 use super::StoreError;
 use super::atomic::{self, Durability};
 use super::follow::last_line_start;
+use super::lines::is_object;
 use super::lock::{self, FileLock, Patience};
-use super::reader::is_object;
 use crate::core::entry::Line;
 use crate::core::{limits, text};
 

@@ -20,6 +20,7 @@ use crate::core::frame::{Delivered, Frame};
 use crate::core::ids::{AgentId, SessionId};
 use crate::core::limits::deadlines;
 use crate::core::paths::AgentFiles;
+use crate::core::text::with_causes;
 use crate::proc::{Exit, Ladder, LadderAction, LadderEvent, Process, Rung, deadline, spawn_agent, sweep};
 use crate::store::StoreError;
 use crate::store::lock::wait_shared;
@@ -144,7 +145,7 @@ impl Life {
         let args = Launcher::arguments(&config);
         let run = config.run;
         let spawned = spawn_agent(&program, &args, &config.cwd, self.launcher.environment(), &self.files.log())
-            .map_err(|e| (LaunchError::Start { program: program.clone(), reason: reason(&e) }, None))?;
+            .map_err(|e| (LaunchError::Start { program: program.clone(), reason: with_causes(&e) }, None))?;
         fault::point(Fault::ProcessBeforeReady);
         let process = spawned.process;
         let pid = process.pid();
@@ -442,13 +443,6 @@ const ENDED: &str = "ended";
 
 fn ended() -> Delivered {
     Delivered { outcome: ENDED.to_owned(), message: "the agent's run is over".to_owned() }
-}
-
-fn reason(error: &dyn std::error::Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
-    }
 }
 
 /// Resolves when the owner wants the agent gone; what else it asks meanwhile waits in `early`.

@@ -1,6 +1,8 @@
 //! `Agent`, `SendMessage` and `TaskStop`: their schemas, and the way to whoever carries them out
 //! ([`super::AgentPort`]). The decisions are the lead's.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -86,6 +88,10 @@ pub struct AgentTool {
 }
 
 impl Tool for AgentTool {
+    fn name(&self) -> Cow<'_, str> {
+        "Agent".into()
+    }
+
     fn spec(&self) -> ToolSpec {
         let types: Vec<String> = self.types.iter().map(|(name, what)| format!("- {name}: {what}")).collect();
         let names: Vec<&str> = self.types.iter().map(|(name, _)| name.as_str()).collect();
@@ -148,6 +154,10 @@ this conversation. {how} Several calls in one message run at the same time.\nTyp
 pub struct SendMessageTool;
 
 impl Tool for SendMessageTool {
+    fn name(&self) -> Cow<'_, str> {
+        "SendMessage".into()
+    }
+
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "SendMessage".to_owned(),
@@ -186,6 +196,10 @@ everything it knew, and reports again."
 pub struct TaskStopTool;
 
 impl Tool for TaskStopTool {
+    fn name(&self) -> Cow<'_, str> {
+        "TaskStop".into()
+    }
+
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "TaskStop".to_owned(),

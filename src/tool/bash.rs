@@ -2,6 +2,7 @@
 //! and nothing on stdin, so that whatever wants to talk to a person fails at once instead of waiting;
 //! what waits for something else is ended by the time limit.
 
+use std::borrow::Cow;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -37,6 +38,10 @@ pub enum Background {
 pub struct Bash(pub Background);
 
 impl Tool for Bash {
+    fn name(&self) -> Cow<'_, str> {
+        "Bash".into()
+    }
+
     fn spec(&self) -> ToolSpec {
         let mut description = format!(
             "Runs a command with bash and returns its output, stdout and stderr together in the order they were \

@@ -1,5 +1,6 @@
 //! `Glob`: files by name, newest first.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -29,6 +30,10 @@ impl Glob {
 }
 
 impl Tool for Glob {
+    fn name(&self) -> Cow<'_, str> {
+        "Glob".into()
+    }
+
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "Glob".to_owned(),

@@ -1,5 +1,6 @@
 //! `Grep`: files by content, with ripgrep's engine in this process.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -53,6 +54,10 @@ impl Grep {
 }
 
 impl Tool for Grep {
+    fn name(&self) -> Cow<'_, str> {
+        "Grep".into()
+    }
+
     fn spec(&self) -> ToolSpec {
         let count = |text: &str| json!({"type": "integer", "minimum": 0, "description": text});
         ToolSpec {

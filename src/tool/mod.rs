@@ -37,6 +37,7 @@ mod todo;
 mod web;
 mod write;
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -85,6 +86,11 @@ pub const TOOLS: [&str; 15] = [
 
 /// A tool.
 pub trait Tool: Send + Sync {
+    /// The name in its [`spec`](Tool::spec), without making the rest of it: asked several times for
+    /// each call.
+    fn name(&self) -> Cow<'_, str> {
+        Cow::Owned(self.spec().name)
+    }
     /// Name, description and schema as offered to the model.
     fn spec(&self) -> ToolSpec;
     /// Whether calls change nothing, so that several may run at a time.

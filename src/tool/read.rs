@@ -1,6 +1,7 @@
 //! `Read`: lines of a text file, numbered; the cells of a notebook; an image. Streams, so the size of
 //! the file does not matter, and never waits on a pipe or device.
 
+use std::borrow::Cow;
 use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -30,6 +31,10 @@ const BUFFER_BYTES: usize = 64 * 1024;
 pub struct Read;
 
 impl Tool for Read {
+    fn name(&self) -> Cow<'_, str> {
+        "Read".into()
+    }
+
     fn spec(&self) -> ToolSpec {
         ToolSpec {
             name: "Read".to_owned(),

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Book, Session, World, bash, book, call, eventually, lead_rule, paired, spawn, tell, turn, worker_rule,
+    Book, Session, World, bash, book, call, eventually, lead_rule, paired, shells, spawn, start, tell, turn,
+    worker_rule,
 };
 
 const ID: &str = "33333333-2222-4333-8444-555555555555";
@@ -368,4 +369,53 @@ fn a_run_that_ended_before_its_agent_compacted_is_still_told_of() {
     assert_eq!(done.expect(0).result(), "it was plum");
     assert_eq!(book.last().notes().len(), 2, "{:#?}", book.last());
     session.check();
+}
+
+#[test]
+fn r070_what_runs_in_the_background_outlives_a_compaction_a_crash_and_a_summary_that_forgot_it() {
+    let world = World::heavy();
+    let gate = world.gate("gate");
+    let mut job = spawn("look around", "Do job one.");
+    job["input"]["name"] = json!("scout");
+    let lead = lead_rule(&[
+        summary("SUMMARY: nothing of note"),
+        json!({"when": {"any": "SUMMARY", "latest": "and now"}, "tools": [tell("scout", "hurry up")]}),
+        json!({"when": {"any": "SUMMARY", "latest": "<result>"}, "text": "over"}),
+        json!({"when": {"any": "SUMMARY"}, "text": "waiting", "repeat": true}),
+        when(json!({"results": "==2"}), full(&[bash("until [ -e here ]; do sleep 0.02; done")])),
+        turn("", &[job, start("sleep 1111", "a long build")]),
+    ]);
+    let worker = worker_rule("job one", &[turn("", &[bash(&gate.arrive("here"))]), turn("found it", &[])]);
+    let book = book(&world, &[lead, worker]);
+    let run = world.headless(&book.model(), "go").args(&["--session-id", ID]).start();
+    eventually("the answer after the compaction", || {
+        let lines = world.find_session(ID).map(|s| s.lines()).unwrap_or_default();
+        let waits = lines.iter().any(|l| l["message"]["content"][0]["text"] == "waiting");
+        if waits { Ok(()) } else { Err(lines) }
+    });
+    let after = book.of("lead").pop().unwrap();
+    let (agent, shell) = (world.session(ID).agent("look around").id, shells(&world)[0]["id"].clone());
+    let named = [format!("- agent scout ({agent}): look around"), format!("{}: a long build", shell.as_str().unwrap())];
+    assert!(after.all().contains("SUMMARY") && named.iter().all(|row| after.all().contains(row)), "{after:#?}");
+    run.kill().expect_killed();
+    eventually("an orphan", || {
+        let rows = world.workers();
+        if rows.len() == 1 && rows[0]["orphaned"] == true { Ok(()) } else { Err(rows) }
+    });
+
+    let resumed = world.headless(&book.model(), "and now?").args(&["--resume", ID]).start();
+    eventually("the message is with the agent", || {
+        let lines = world.session(ID).agent("look around").lines();
+        if lines.iter().any(|l| l["type"] == "queue-operation") { Ok(()) } else { Err(lines) }
+    });
+    let rows = world.workers();
+    assert_eq!((&rows[0]["id"], &rows[0]["orphaned"]), (&json!(agent), &json!(false)), "{rows:#?}");
+    gate.open(1);
+    let done = resumed.wait();
+    assert_eq!(done.expect(0).result(), "over");
+    assert!(book.of("worker").pop().unwrap().all().contains("hurry up"));
+    let session = world.session(ID);
+    session.check();
+    all_paired(&book, &session);
+    world.assert_nothing_left();
 }

@@ -133,3 +133,31 @@ fn a_sender_that_asks_is_told_once_that_the_receiver_is_idle() {
         world.assert_nothing_left();
     }
 }
+
+#[test]
+fn r064_messages_to_a_frozen_session_end_together_in_time_and_another_is_reached() {
+    let world = World::heavy().with_limits("reply=500ms,handshake=500ms");
+    let gate = world.gate("gate");
+    let waits =
+        || book(&world, &[lead_rule(&[turn("", &[bash(&gate.wait())]), json!({"repeat": true, "text": "over"})])]);
+    let (first, second) = (waits(), waits());
+    let frozen = world.headless(&first.model(), "go").start();
+    let to_frozen = address(&world, &[]);
+    let living = world.headless(&second.model(), "go").start();
+    let to_living = address(&world, &[&to_frozen]);
+    frozen.signal(nix::sys::signal::Signal::SIGSTOP);
+    let calls: Vec<Value> = (0..9).map(|n| tell(&to_frozen, &format!("message {n}"))).collect();
+    let sender =
+        book(&world, &[lead_rule(&[turn("", &[calls, vec![tell(&to_living, "hello")]].concat()), turn("sent", &[])])]);
+    world.headless(&sender.model(), "go").run().expect(0);
+    let results = sender.last().results();
+    assert!(results[..9].iter().all(|(text, is_error)| *is_error && text.contains("answer")), "{results:#?}");
+    let waited = results.iter().filter(|(text, _)| text.contains("an earlier message")).count();
+    assert!(waited > 0, "not one after the other: {results:#?}");
+    assert!(results[9].0.contains("queued"), "{results:#?}");
+    frozen.signal(nix::sys::signal::Signal::SIGCONT);
+    gate.open(2);
+    frozen.wait().expect(0);
+    living.wait().expect(0);
+    world.assert_nothing_left();
+}

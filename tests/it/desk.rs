@@ -1,9 +1,13 @@
 //! The permission desk: a question of an agent or of the main conversation waits at the lead, is
 //! answered from any terminal, and reaches the model and the result, whatever the answer.
 
+use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Book, Running, World, bash, book, eventually, lead_rule, spawn, times, turn, worker_rule};
+use crate::support::{
+    Book, Running, World, bash, book, call, eventually, lead_rule, output_of, signal, spawn, stop, tell, times, turn,
+    worker_rule,
+};
 
 const LEAD: &str = env!("CARGO_BIN_EXE_lead");
 
@@ -244,5 +248,120 @@ fn an_agent_can_answer_neither_its_own_question_nor_another_s() {
     world.lead(&["permissions", "deny", id(&open)]).run().expect(0);
     run.wait().expect(0);
     assert!(!world.cwd().join("made").exists());
+    world.assert_nothing_left();
+}
+
+#[test]
+fn an_agent_that_waits_for_permission_is_looked_at_messaged_stopped_and_killed_like_any_other() {
+    let world = World::new();
+    let names = ["told", "stopped", "killed"];
+    let jobs: Vec<Value> = names.iter().map(|n| spawn(n, &format!("Do job {n}."))).collect();
+    let lead = lead_rule(&[
+        turn("", &jobs),
+        json!({"when": {"results": "==3"}, "tools": [bash("until [ -e all-ask ]; do sleep 0.02; done")]}),
+        json!({"when": {"results": "==4"}, "tools": [
+            output_of("{{agent.1}}", json!({"block": false})),
+            tell("{{agent.1}}", "a word before you go on"),
+            stop("{{agent.2}}"),
+        ]}),
+        json!({"when": {"notifications": "==3"}, "text": "over"}),
+        json!({"repeat": true, "text": "waiting"}),
+    ]);
+    let workers = names.map(|n| {
+        worker_rule(&format!("job {n}"), &[turn("", &[bash(&format!("touch {n}"))]), turn("told: {{result.1}}", &[])])
+    });
+    let book = book(&world, &[vec![lead], workers.to_vec()].concat());
+    let run = run(&world, &book, &["Bash(until [ -e all-ask ]; do sleep 0.02; done)"]);
+    let session = questions(&world, 3)[0]["session"].as_str().unwrap().to_owned();
+    world.file("all-ask", "");
+    let left = questions(&world, 2);
+    let killed = world.session(&session).agent("killed").id;
+    assert!(left.iter().any(|q| q["agent"] == killed.as_str()), "{left:#?}");
+    let row = world.workers().into_iter().find(|row| row["id"] == killed.as_str()).unwrap();
+    signal(i32::try_from(row["pid"].as_i64().unwrap()).unwrap(), Signal::SIGKILL);
+    let last = questions(&world, 1).remove(0);
+    assert_eq!(last["input"]["command"], "touch told");
+    world.lead(&["permissions", "allow", id(&last)]).run().expect(0);
+    let done = run.wait();
+    assert_eq!(done.expect(0).result(), "over");
+    let session = world.session(&session);
+    let ends = names.map(|n| session.agent(n).outcome()["status"].clone());
+    assert_eq!(ends, [json!("completed"), json!("killed"), json!("failed")]);
+    assert!(world.cwd().join("told").exists());
+    assert!(names[1..].iter().all(|n| !world.cwd().join(n).exists()), "nothing ran without an answer");
+    let worker = book.asked("job told").pop().unwrap();
+    assert!(worker.all().contains("a word before you go on"), "{worker:#?}");
+    let seen = book.last().results().remove(4);
+    assert!(!seen.1 && seen.0.contains("waits for permission for Bash"), "{seen:?}");
+    session.check();
+    world.assert_nothing_left();
+}
+
+#[test]
+fn an_answer_for_always_answers_all_who_ask_the_same() {
+    let world = World::new();
+    std::fs::create_dir(world.cwd().join(".git")).unwrap();
+    let names = ["one", "two", "three"];
+    let jobs: Vec<Value> = names.iter().map(|n| spawn(n, &format!("Do job {n}."))).collect();
+    let lead = lead_rule(&[turn("", &jobs), json!({"repeat": true, "text": "over"})]);
+    let workers = names.map(|n| {
+        let command = if n == "three" { "touch other" } else { "touch made" };
+        worker_rule(&format!("job {n}"), &[turn("", &[bash(command)]), turn("told: {{result.1}}", &[])])
+    });
+    let book = book(&world, &[vec![lead], workers.to_vec()].concat());
+    let run = run(&world, &book, &[]);
+    let open = questions(&world, 3);
+    let made = open.iter().find(|q| q["input"]["command"] == "touch made").unwrap();
+    world.lead(&["permissions", "allow", id(made), "--always"]).run().expect(0);
+    let left = questions(&world, 1).remove(0);
+    assert_eq!(left["input"]["command"], "touch other", "{left}");
+    world.lead(&["permissions", "deny", id(&left)]).run().expect(0);
+    let done = run.wait();
+    assert_eq!(done.expect(0).json()["permission_denials"].as_array().map(Vec::len), Some(1));
+    assert!(world.cwd().join("made").exists() && !world.cwd().join("other").exists());
+    world.assert_nothing_left();
+}
+
+#[test]
+fn r075_a_rule_that_forbids_what_is_asked_outweighs_the_answer_yes() {
+    let world = World::new();
+    std::fs::create_dir(world.cwd().join(".git")).unwrap();
+    let book = one_worker(&world, "touch made");
+    let settings = world.file(".claude/settings.json", "{}");
+    let lead = world.lead(&["-p", "go", "--model", &book.model(), "--verbose"]);
+    let run = lead.args(&["--permission-prompt-tool", "desk"]).start();
+    let open = questions(&world, 1).remove(0);
+    std::fs::write(&settings, json!({"permissions": {"deny": ["Bash(touch:*)"]}}).to_string()).unwrap();
+    eventually("the new rules are said", || {
+        let said = run.stderr();
+        if said.contains("settings were changed") { Ok(()) } else { Err(said) }
+    });
+    world.lead(&["permissions", "allow", id(&open)]).run().expect(0);
+    run.wait().expect(0);
+    assert!(!world.cwd().join("made").exists());
+    let outcome = world.session(open["session"].as_str().unwrap()).agent("job").outcome();
+    assert_eq!(outcome["permissionDenials"].as_array().map(Vec::len), Some(1));
+    let told = &outcome["result"];
+    assert!(told.as_str().is_some_and(|t| t.contains("Permission denied") && t.contains("touch")), "{told}");
+    world.assert_nothing_left();
+}
+
+#[test]
+fn always_for_a_page_is_a_rule_for_its_host() {
+    let world = World::new();
+    std::fs::create_dir(world.cwd().join(".git")).unwrap();
+    // Nothing listens there: the rule is what counts here.
+    let fetch =
+        |path: &str| call("WebFetch", json!({"url": format!("http://127.0.0.1:1/{path}"), "prompt": "what is there"}));
+    let lead = lead_rule(&[turn("", &[fetch("a")]), turn("", &[fetch("b")]), turn("over", &[])]);
+    let book = book(&world, &[lead]);
+    let run = run(&world, &book, &[]);
+    let open = questions(&world, 1).remove(0);
+    assert_eq!(open["tool"], "WebFetch");
+    world.lead(&["permissions", "allow", id(&open), "--always"]).run().expect(0);
+    let done = run.wait();
+    assert_eq!(done.expect(0).json()["permission_denials"], json!([]));
+    let text = std::fs::read_to_string(world.cwd().join(".claude/settings.local.json")).unwrap();
+    assert!(text.contains("WebFetch(domain:127.0.0.1)"), "{text}");
     world.assert_nothing_left();
 }

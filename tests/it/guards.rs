@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use lead::core::frame::{Delivery, Frame};
 use lead::core::ids::AgentId;
+use lead::core::question::Verdict;
 use lead::wire::{dial_and_greet, parse_address};
 use serde_json::{Value, json};
 
@@ -64,6 +65,8 @@ fn speaks_from_an_agent_s_shell() {
         stop(Some(id.clone())),
         stop(None),
         Frame::Background { id },
+        Frame::HandOver,
+        Frame::Permit { id: "p-0".to_owned(), verdict: Verdict::Allow, always: true },
     ];
     let answers: Vec<String> = speak(&to, frames).iter().map(|a| format!("{a:?}\n")).collect();
     std::fs::write(out.with_extension("new"), answers.concat()).unwrap();
@@ -124,6 +127,9 @@ fn an_agent_s_shell_may_look_and_not_touch() {
         ("reap", "$L reap"),
         ("dry-reap", "$L reap --dry-run"),
         ("rm", &format!("$L sessions rm {ID}")),
+        ("hand-over", &format!("$L hand-over {ID}")),
+        ("allow", "$L permissions allow p-0"),
+        ("deny", "$L permissions deny p-0"),
         ("send", "$L send $V hello"),
         ("send-to-lead", &format!("$L send {ID} hello")),
         // Neither does a clean environment help, nor a detour.
@@ -151,7 +157,11 @@ fn an_agent_s_shell_may_look_and_not_touch() {
     let said = std::fs::read_to_string(world.cwd().join("err")).unwrap();
     let expected: Vec<(String, i32)> = all.iter().map(|(name, _, code)| ((*name).to_owned(), *code)).collect();
     assert_eq!(codes, expected, "{said}");
-    assert!(said.contains("agents can't start agents") && said.contains("without SendMessage"), "{said}");
+    for reason in
+        ["start agents", "hand a session over", "answer questions of permission", "send messages without SendMessage"]
+    {
+        assert!(said.contains(&format!("agents can't {reason}")), "{reason}: {said}");
+    }
     victim.open(1);
     assert_eq!(run.wait().expect(0).result(), "over");
     let agents = world.session(ID).agents();
@@ -202,11 +212,12 @@ fn frames_from_an_agent_s_shell_are_refused_by_leads_and_agents() {
     let answered = |file: &str| -> Vec<String> { world.wait_file(file).lines().map(str::to_owned).collect() };
     assert_eq!(codes(&world), [("lead".to_owned(), 0), ("agent".to_owned(), 0)]);
     // A lead has nothing to stop but its agents, and an agent starts and moves none.
-    for (file, refusals) in
-        [("by-lead", [true, true, true, true, false, true]), ("by-agent", [false, true, true, true, true, false])]
-    {
+    for (file, refusals) in [
+        ("by-lead", [true, true, true, true, false, true, true, true]),
+        ("by-agent", [false, true, true, true, true, false, false, false]),
+    ] {
         let answers = answered(file);
-        assert_eq!(answers.len(), 6, "{answers:#?}");
+        assert_eq!(answers.len(), 8, "{answers:#?}");
         for (answer, refused) in answers.iter().zip(refusals) {
             let code = if refused { "refused" } else { "unsupported" };
             assert!(answer.contains(&format!("code: \"{code}\"")), "{file}: {answer}");

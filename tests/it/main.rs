@@ -26,6 +26,8 @@ mod detached;
 #[cfg(test)]
 mod edges;
 #[cfg(test)]
+mod exchange;
+#[cfg(test)]
 mod fault_points;
 #[cfg(test)]
 mod files;
@@ -47,6 +49,8 @@ mod permissions;
 mod prefix;
 #[cfg(test)]
 mod races;
+#[cfg(test)]
+mod readme;
 #[cfg(test)]
 mod resume;
 #[cfg(test)]

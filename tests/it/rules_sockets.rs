@@ -1,6 +1,6 @@
-//! What must hold for sockets, the registry and locks: R036-R039, R047, R061, R064.
+//! What must hold for sockets, the registry and locks: R035-R039, R047, R061, R064.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{
-    World, bash, book, eventually, exists, lead_rule, pid_of, signal, spawn, stop, tell, times, turn, worker_rule,
+    World, bash, book, eventually, exists, lead_rule, pid_of, signal, spawn, stop, tell, text, times, turn, worker_rule,
 };
 
 #[test]
@@ -275,5 +275,62 @@ fn r064_a_message_to_a_frozen_worker_is_answered_in_time() {
     assert_eq!(done.expect(0).result(), "over");
     let (text, is_error) = book.last().results().remove(2);
     assert!(is_error && text.contains("does not answer") && text.contains(&pid.to_string()), "{text}");
+    world.session(&done.session()).check();
+}
+
+#[test]
+fn r035_ps_tells_what_frozen_agents_do_without_asking_them() {
+    let world = World::heavy();
+    let gate = world.gate("gate");
+    let lead = lead_rule(&[
+        turn("", &[spawn("busy", "Be busy."), spawn("asks", "Ask first."), spawn("dies", "Be busy.")]),
+        json!({"when": {"notifications": "==3"}, "text": "over"}),
+        json!({"repeat": true, "text": "waiting"}),
+    ]);
+    let busy = worker_rule("Be busy", &[turn("", &[bash(&gate.wait())]), turn("done", &[])]);
+    let asks = worker_rule("Ask first", &[turn("", &[bash("touch made")]), turn("done", &[])]);
+    let book = book(&world, &[lead, busy, asks]);
+    let allowed = format!("Bash({})", gate.wait());
+    let args = ["-p", "go", "--model", &book.model(), "--output-format", "json", "--permission-prompt-tool", "desk"];
+    let run = world.lead(&args).args(&["--allowed-tools", &allowed]).start();
+    let states = |rows: &[Value]| -> BTreeMap<String, String> {
+        rows.iter().map(|r| (r["description"].as_str().unwrap_or("lead").to_owned(), text(r, "state"))).collect()
+    };
+    let row = |rows: &[Value], name: &str| rows.iter().find(|r| r["description"] == name).unwrap().clone();
+    let before = eventually("all are at it", || {
+        let rows = world.ps(&[]);
+        let at_it = ["busy", "dies"].iter().all(|n| rows.iter().any(|r| r["description"] == *n && r["tool_uses"] == 1));
+        let seen = states(&rows);
+        let idle = seen.get("lead").is_some_and(|s| s == "idle") && seen.get("asks").is_some_and(|s| s == "waiting");
+        if at_it && idle { Ok(rows) } else { Err(rows) }
+    });
+    let pids: Vec<i32> = before.iter().map(pid_of).collect();
+    assert_eq!(pids.len(), 4);
+    pids.iter().for_each(|pid| signal(*pid, Signal::SIGSTOP));
+    let dead = pid_of(&row(&before, "dies"));
+    signal(dead, Signal::SIGKILL);
+    let rows = eventually("the dead one is seen", || {
+        let rows = world.ps(&[]);
+        if row(&rows, "dies")["state"] == "lost" { Ok(rows) } else { Err(rows) }
+    });
+    let wanted = [("asks", "waiting"), ("busy", "running"), ("dies", "lost"), ("lead", "idle")];
+    assert_eq!(states(&rows), wanted.map(|(name, state)| (name.to_owned(), state.to_owned())).into());
+    let busy = row(&rows, "busy");
+    assert_eq!(
+        (&busy["since_ms"], &busy["activity"]),
+        (&row(&before, "busy")["since_ms"], &row(&before, "busy")["activity"])
+    );
+    assert!(
+        busy["since_ms"].as_u64().is_some_and(|since| since > 0) && busy["activity"][0]["tool"] == "Bash",
+        "{busy:#}"
+    );
+    assert!(text(&row(&rows, "asks"), "waiting_for").contains("permission"), "{rows:#?}");
+    world.lead(&["ps"]).run().expect(0);
+    pids.iter().filter(|pid| **pid != dead).for_each(|pid| signal(*pid, Signal::SIGCONT));
+    let question = world.lead(&["permissions", "list", "--json"]).run().expect(0).json();
+    world.lead(&["permissions", "deny", &text(&question[0], "id")]).run().expect(0);
+    gate.open(1);
+    let done = run.wait();
+    assert_eq!(done.expect(0).result(), "over");
     world.session(&done.session()).check();
 }

@@ -261,7 +261,9 @@ fn r095_a_reader_that_goes_away_ends_the_run_quietly() {
         json!({"when": {"results": "1"}, "tools": [bash(&gate.arrive("lead-here"))]}),
         json!({"repeat": true, "text": "more"}),
     ]);
-    let book = book(&world, &[lead, worker_rule("Do the job", &[turn("Begun.", &[bash(&gate.arrive("here"))])])]);
+    // If it is the one that the gate lets pass, it comes to the next.
+    let job = ["here", "there"].map(|n| turn("Begun.", &[bash(&gate.arrive(n))]));
+    let book = book(&world, &[lead, worker_rule("Do the job", &job)]);
     let Piped { running, stdin, stdout } = streaming(&world, &book, "go").piped();
     drop(stdin);
     let mut stdout = BufReader::new(stdout);

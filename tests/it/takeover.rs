@@ -7,7 +7,8 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Book, Running, World, bash, book, eventually, lead_rule, paired, spawn, stop, tell, times, turn, worker_rule,
+    Book, Running, World, bash, book, each_told_once, eventually, exists, lead_rule, paired, spawn,
+    start as start_shell, started, stop, tell, times, told, turn, wait_shells, worker_rule,
 };
 
 const ID: &str = "44444444-2222-4333-8444-555555555555";
@@ -38,8 +39,10 @@ fn a_hand_over_between_two_builds_loses_no_event_and_repeats_no_request() {
     let done = first.wait();
     let result = done.expect(0).json();
     assert_eq!((&result["result"], &result["terminal_reason"]), (&json!("handed on"), &json!("handed_over")));
-    let orphans = world.wait_workers(6);
-    assert!(orphans.iter().all(|row| row["orphaned"] == true), "{orphans:#?}");
+    let orphans = eventually("six orphans", || {
+        let rows = world.workers();
+        if rows.len() == 6 && rows.iter().all(|row| row["orphaned"] == true) { Ok(rows) } else { Err(rows) }
+    });
     let pids: Vec<&Value> = orphans.iter().map(|row| &row["pid"]).collect();
 
     let newer = world.headless(&book.model(), "and now?").args(&["--resume", ID]).env("LEAD_BUILD", "9.9.9");
@@ -128,6 +131,85 @@ fn r087_a_copy_gets_a_new_id_and_leaves_session_and_agents_alone() {
 }
 
 #[test]
+fn a_copy_of_a_session_reports_none_of_its_background_commands_and_stops_none() {
+    let world = World::heavy();
+    let full = json!({"when": {"results": "==1"}, "tools": [bash("echo more")], "usage": {"input_tokens": 180_000}});
+    for compacted in [false, true] {
+        let begin = json!({"tools": [start_shell("until [ -e go ]; do sleep 0.02; done", "a build")]});
+        let lead = lead_rule(&[
+            json!({"when": {"summary": true}, "text": "SUMMARY", "repeat": true}),
+            json!({"when": {"latest": "copy"}, "text": "I am the copy", "repeat": true}),
+            json!({"when": {"latest": "<status>"}, "text": "told: {{notification.1.status}}"}),
+            json!({"when": {"results": "==0", "any": "^go"}, "tools": begin["tools"]}),
+            if compacted { full.clone() } else { json!({"text": "waiting"}) },
+            json!({"text": "waiting"}),
+        ]);
+        let book = book(&world, &[lead]);
+        let run = world.headless(&book.model(), "go").start();
+        let row = wait_shells(&world, 1).remove(0);
+        let session = row["session"].as_str().unwrap().to_owned();
+        eventually("the session waits", || {
+            let lines = world.session(&session).lines();
+            if lines.iter().any(|l| l["message"]["content"][0]["text"] == "waiting") { Ok(()) } else { Err(lines) }
+        });
+        let copy = |from: &str, more: &[&str]| {
+            let copied = world.headless(&book.model(), "you are the copy").args(&["--resume", from]).args(more).run();
+            assert_eq!(copied.expect(0).result(), "I am the copy");
+            let lines = world.session(&copied.session()).lines();
+            assert_eq!(told(&lines).len(), 0, "{lines:#?}");
+            copied.session()
+        };
+        let boundaries = world.session(&session).lines().iter().filter(|l| l["subtype"] == "compact_boundary").count();
+        assert_eq!(boundaries, usize::from(compacted));
+        let copied = copy(&session, &["--fork-session"]);
+        copy(&copied, &[]);
+        assert_eq!(wait_shells(&world, 1).remove(0)["pid"], row["pid"], "it runs on");
+        world.file("go", "");
+        assert_eq!(run.wait().expect(0).result(), "told: completed");
+        each_told_once(&world.session(&session).lines());
+        std::fs::remove_file(world.cwd().join("go")).unwrap();
+        world.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_hand_over_tells_of_background_commands_and_puts_questions_to_the_next_lead() {
+    let world = World::heavy();
+    let lead = lead_rule(&[
+        turn("", &[spawn("asks", "Ask first."), start_shell("sleep 1111", "a build")]),
+        json!({"when": {"latest": "<status>killed"}, "text": "told of it"}),
+        json!({"repeat": true, "text": "handed on"}),
+    ]);
+    let job = worker_rule("Ask first", &[turn("", &[bash("touch asked")]), turn("done", &[])]);
+    let book = book(&world, &[lead, job]);
+    let begin = |session: &str, prompt: &str| {
+        let lead = world.lead(&["-p", prompt, "--model", &book.model(), "--output-format", "json", session, ID]);
+        lead.args(&["--permission-prompt-tool", "desk", "--allowed-tools", "Bash(sleep 1111)"]).start()
+    };
+    let asked = || {
+        eventually("one question", || {
+            let rows = world.lead(&["permissions", "list", "--json"]).run().expect(0).json();
+            rows.as_array().filter(|rows| rows.len() == 1).map(|rows| rows[0].clone()).ok_or(rows.clone())
+        })
+    };
+    let first = begin("--session-id", "go");
+    let (build, before) = (wait_shells(&world, 1).remove(0), asked());
+    world.lead(&["hand-over", ID]).run().expect(0);
+    first.wait().expect(0);
+    assert!(!exists(i32::try_from(build["pid"].as_i64().unwrap()).unwrap()), "{build}");
+    let second = begin("--resume", "carry on");
+    let after = asked();
+    assert_eq!((&after["agent"], &after["input"]), (&before["agent"], &before["input"]));
+    world.lead(&["permissions", "allow", after["id"].as_str().unwrap()]).run().expect(0);
+    second.wait().expect(0);
+    assert!(world.cwd().join("asked").exists());
+    let session = world.session(ID);
+    session.check();
+    each_told_once(&session.lines());
+    world.assert_nothing_left();
+}
+
+#[test]
 fn a_closed_terminal_leaves_nothing_or_with_detach_everything_running() {
     for detach in [false, true] {
         let world = World::heavy();
@@ -184,7 +266,7 @@ fn an_adopted_agent_that_is_let_go_keeps_all_that_it_has() {
     world.assert_nothing_left();
 }
 
-/// A lead with six workers: in a model call, in Bash, waiting for permission, ended and not
+/// A lead with a background command and six workers: in a model call, in Bash, waiting for permission, ended and not
 /// reported, being stopped, and one that starts late.
 fn six_states(world: &World) -> Book {
     let lead = lead_rule(&[
@@ -196,6 +278,7 @@ fn six_states(world: &World) -> Book {
                 spawn("asks", "Ask first."),
                 spawn("ends", "End at once."),
                 spawn("stops", "Stop late."),
+                start_shell(UNTIL_GO, "a watch"),
             ],
         ),
         json!({"when": {"latest": "agentId"}, "tools": [stop("{{agent.5}}"), spawn("late", "Come late."), bash(UNTIL_GO)]}),
@@ -273,6 +356,9 @@ fn a_lead_killed_at_any_moment_loses_none_of_six_agents() {
         answer_all(&world, second);
         let session = world.session(ID);
         session.check();
+        if !started(&session.lines()).is_empty() {
+            each_told_once(&session.lines());
+        }
         for request in book.of("lead") {
             paired(request.messages());
         }

@@ -19,7 +19,8 @@ use crate::core::limits::{self, MODEL_REQUEST_BYTES, STREAM_BYTES};
 use crate::core::message::{Caller, Reply, Request};
 use crate::core::provider::{Credentials, ProviderAccess, Retry};
 use crate::core::text;
-use crate::http::{SendError, chain};
+use crate::core::text::with_causes;
+use crate::http::SendError;
 use crate::model::call::{BoxFuture, CallEvent, Model, ModelError, Observer};
 use crate::model::http::{BaseUrl, Http};
 use crate::model::retry::{Failed, retrying};
@@ -212,7 +213,7 @@ impl AnthropicModel {
                 }
                 Err(_) | Ok(None) => return Err(self.broken("the stream was cut before its end", id)),
                 Ok(Some(Err(error))) => {
-                    return Err(self.broken(&format!("the stream was cut before its end: {}", chain(&error)), id));
+                    return Err(self.broken(&format!("the stream was cut before its end: {}", with_causes(&error)), id));
                 }
                 Ok(Some(Ok(frame))) => frame,
             };

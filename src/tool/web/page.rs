@@ -10,7 +10,8 @@ use hyper::{Request, Response, StatusCode};
 use super::address::Address;
 use crate::core::limits::WEB_BODY_BYTES;
 use crate::core::text::one_line;
-use crate::http::{Client, SendError, chain};
+use crate::core::text::with_causes;
+use crate::http::{Client, SendError};
 
 /// Redirects that are followed.
 const REDIRECTS: usize = 10;
@@ -131,7 +132,7 @@ async fn read(address: Address, response: Response<Incoming>) -> Result<Page, St
             None => break,
             Some(Ok(frame)) => frame,
             Some(Err(error)) => {
-                return Err(format!("{address} broke off after {} bytes: {}", bytes.len(), chain(&error)));
+                return Err(format!("{address} broke off after {} bytes: {}", bytes.len(), with_causes(&error)));
             }
         };
         let Ok(chunk) = frame.into_data() else { continue };

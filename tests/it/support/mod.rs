@@ -19,7 +19,7 @@ pub use playbook::{Book, Request, agent, ask, bash, book, call, lead_rule, spawn
 pub use process::{children_of, exists, processes_with, signal};
 pub use run::{Done, Lead, Piped, Running};
 pub use server::{KEY, MODEL, Server, against, free_port};
-pub use session::{Session, paired, text_of};
+pub use session::{AgentFiles, Session, paired, text_of};
 pub use shells::{
     SHELL, each_told_once, ends, output_of, shells, start, started, told, wait_shells, wait_taskoutput, wait_waiting,
 };

@@ -32,8 +32,13 @@ impl Server {
 
     /// Serves `book` on this port.
     pub fn on_port(world: &World, book: &Book, port: u16) -> Self {
-        let (port, path) = (port.to_string(), book.file());
-        let args = ["model", "serve", "--strict", "--port", &port, "--playbook", &path];
+        Self::of_file(world, &book.file(), port)
+    }
+
+    /// Serves a playbook file, such as one that does not record what it is asked.
+    pub fn of_file(world: &World, path: &str, port: u16) -> Self {
+        let port = port.to_string();
+        let args = ["model", "serve", "--strict", "--port", &port, "--playbook", path];
         let running = world.lead(&args).start();
         let url = eventually("the server's address", || {
             let said = running.stdout();
