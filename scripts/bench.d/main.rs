@@ -4,6 +4,7 @@ mod agents;
 mod files;
 mod held;
 mod http;
+mod mailbox;
 mod place;
 mod raw;
 mod report;
@@ -56,6 +57,7 @@ enum Part {
     Socket,
     Files,
     Resume,
+    Mailbox,
     Verbs,
     Oneshot,
     Http,
@@ -88,9 +90,10 @@ impl Scope {
 
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
-    match (args.next().as_deref(), args.next()) {
-        (Some(socket::ECHO), None) => return socket::echo_main(),
-        (Some(resume::RESUME), Some(path)) => return resume::resume_main(Path::new(&path)),
+    match (args.next().as_deref(), args.next(), args.next()) {
+        (Some(socket::ECHO), None, None) => return socket::echo_main(),
+        (Some(resume::RESUME), Some(path), None) => return resume::resume_main(Path::new(&path)),
+        (Some(mailbox::WRITE), Some(way), Some(count)) => return mailbox::write_main(&way, &count),
         _ => {}
     }
     match run(&Args::parse()) {
@@ -140,6 +143,7 @@ async fn measure(mut scope: Scope, args: &Args) -> Res<()> {
             Part::Socket => socket::socket(&mut scope).await?,
             Part::Files => files::files(&mut scope).await?,
             Part::Resume => resume::resume(&mut scope).await?,
+            Part::Mailbox => mailbox::mailbox(&mut scope)?,
             Part::Verbs => whole::verbs(&mut scope).await?,
             Part::Oneshot => whole::oneshot(&mut scope, args.peer.as_deref()).await?,
             Part::Http => http::http(&mut scope).await?,

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use super::{
-    agents, attach, background, demo, doctor, hand_over, logs, permissions, ps, reap, reference, result, send,
+    agents, attach, background, demo, doctor, hand_over, inbox, logs, permissions, ps, reap, reference, result, send,
 };
-use super::{serve, sessions, spawn, stop, transcript, wait};
+use super::{serve, sessions, spawn, stop, task, team, transcript, wait};
 use crate::permission::Mode;
 
 /// Run a session in which every agent is a process of its own
@@ -62,6 +62,12 @@ pub(super) enum Verb {
     Transcript(transcript::TranscriptArgs),
     /// List, show and remove sessions
     Sessions(sessions::SessionsArgs),
+    /// Make, list, show and delete teams; let scripts join them and send mail
+    Team(Box<team::TeamArgs>),
+    /// Make, list, change and claim the tasks of a team
+    Task(Box<task::TaskArgs>),
+    /// Read the mail of a member of a team
+    Inbox(inbox::InboxArgs),
     /// End and record what the dead left behind
     Reap(reap::ReapArgs),
     /// Let a session go at the end of its turn, so that another lead resumes it

@@ -7,11 +7,15 @@ use crate::endpoint::{Identity, agent_has, identify};
 use crate::store::runtime::RuntimeDir;
 use crate::wire::Peer;
 
+/// Whom this process works for.
+pub(super) fn caller(runtime: &RuntimeDir) -> Identity {
+    let pid = nix::unistd::getpid().as_raw();
+    identify(runtime, &Peer { pid, uid: nix::unistd::geteuid().as_raw(), pidfd: None })
+}
+
 /// The agent this process works for.
 pub(super) fn acting_agent(runtime: &RuntimeDir) -> Option<AgentId> {
-    let pid = nix::unistd::getpid().as_raw();
-    let peer = Peer { pid, uid: nix::unistd::geteuid().as_raw(), pidfd: None };
-    match identify(runtime, &peer) {
+    match caller(runtime) {
         Identity::Agent(id) => Some(id),
         Identity::Person | Identity::Lead(_) => None,
     }
@@ -27,10 +31,13 @@ pub(super) fn refuse_agents(runtime: &RuntimeDir, what: &'static str) -> Result<
 
 /// Refuses agents that may not send messages; those that may send as themselves.
 pub(super) fn refuse_silent_agents(runtime: &RuntimeDir) -> Result<(), CliError> {
+    refuse_agents_without(runtime, "SendMessage", "send messages without SendMessage")
+}
+
+/// Refuses agents whose pool lacks `tool`; `what` completes "agents can't …".
+pub(super) fn refuse_agents_without(runtime: &RuntimeDir, tool: &str, what: &'static str) -> Result<(), CliError> {
     match acting_agent(runtime) {
-        Some(agent) if !agent_has(runtime, &agent, "SendMessage") => {
-            Err(CliError::NotForAgents { agent, what: "send messages without SendMessage" })
-        }
+        Some(agent) if !agent_has(runtime, &agent, tool) => Err(CliError::NotForAgents { agent, what }),
         _ => Ok(()),
     }
 }

@@ -9,7 +9,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::core::agent::RunStatus;
+use crate::core::env;
 use crate::core::ids::{AgentId, SessionId};
+use crate::core::team::Refusal;
 use crate::core::text;
 pub(super) use crate::core::text::with_causes;
 use crate::lead::{Declined, LeadError};
@@ -19,6 +21,7 @@ use crate::proc::StopSignal;
 use crate::settings::SettingsError;
 use crate::settings::models::UnknownModel;
 use crate::store::StoreError;
+use crate::store::team::TeamError;
 use crate::wire::WireError;
 
 /// How the program ends.
@@ -40,6 +43,8 @@ pub(super) enum Exit {
     ClosedPipe,
     /// A signal ended it.
     Signal(StopSignal),
+    /// As a command ended that was run for the caller.
+    Passed(u8),
 }
 
 impl Exit {
@@ -54,6 +59,7 @@ impl Exit {
             Self::TimedOut => 5,
             Self::ClosedPipe => 141,
             Self::Signal(signal) => signal.exit_code(),
+            Self::Passed(code) => code,
         }
     }
 }
@@ -133,6 +139,15 @@ pub(super) enum CliError {
     /// The session did not start.
     #[error(transparent)]
     Lead(#[from] LeadError),
+    /// There are no teams.
+    #[error("teams are turned off: {} is set", env::TEAMS_DISABLED)]
+    TeamsOff,
+    /// A command that a script joins a team with.
+    #[error("can't run {program:?}")]
+    Program { program: String, source: io::Error },
+    /// Something of a team.
+    #[error(transparent)]
+    Team(#[from] TeamError),
     /// Something on disk.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -193,6 +208,10 @@ impl CliError {
             Self::Serve(ServeError::Playbook(_)) => (Exit::Usage, "playbook"),
             Self::Serve(ServeError::Listen { .. }) => (Exit::Refused, "port"),
             Self::Lead(error) => lead_kind(error),
+            Self::TeamsOff => (Exit::Refused, "teams_off"),
+            Self::Program { source, .. } if source.kind() == io::ErrorKind::NotFound => (Exit::NotFound, "not_found"),
+            Self::Program { .. } => (Exit::Failed, "program"),
+            Self::Team(error) => team_kind(error),
             Self::Store(error) => store_kind(error),
             Self::Wire(error) => wire_kind(error),
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => (Exit::ClosedPipe, "closed_pipe"),
@@ -225,6 +244,12 @@ impl CliError {
             Self::Wire(WireError::Unreachable { .. }) => {
                 Some("`lead ps` lists the addresses of all who run".to_owned())
             }
+            Self::TeamsOff => Some(format!("unset {} to have them", env::TEAMS_DISABLED)),
+            Self::Team(TeamError::NoTeam { .. }) => Some("`lead team create NAME` makes one".to_owned()),
+            Self::Team(TeamError::MailTooLong { .. }) => Some("write it to a file and send the file's path".to_owned()),
+            Self::Team(TeamError::Refused(Refusal::NothingToClaim { .. })) => {
+                Some("with --wait it waits until one can be claimed".to_owned())
+            }
             Self::NeverStarted(_)
             | Self::UnknownModel(_)
             | Self::Settings(_)
@@ -234,6 +259,8 @@ impl CliError {
             | Self::Declined(_)
             | Self::Serve(ServeError::Playbook(_))
             | Self::Lead(_)
+            | Self::Program { .. }
+            | Self::Team(_)
             | Self::Store(_)
             | Self::Wire(_)
             | Self::Output(_)
@@ -292,6 +319,26 @@ fn lead_kind(error: &LeadError) -> (Exit, &'static str) {
         LeadError::Wire(error) => wire_kind(error),
         LeadError::Launch(_) => (Exit::Failed, "launch"),
         LeadError::System { .. } => (Exit::Failed, "system"),
+    }
+}
+
+fn team_kind(error: &TeamError) -> (Exit, &'static str) {
+    match error {
+        TeamError::Store(error) => store_kind(error),
+        TeamError::Busy { .. } | TeamError::Foreign { .. } | TeamError::Lost { .. } => (Exit::TimedOut, "timed_out"),
+        TeamError::BadName(_) => (Exit::Usage, "bad_name"),
+        TeamError::NoTeam { .. } | TeamError::Gone { .. } | TeamError::NoMember { .. } => (Exit::NotFound, "not_found"),
+        TeamError::NoMailbox { .. } => (Exit::Refused, "no_mailbox"),
+        TeamError::Led { .. } => (Exit::Refused, "led"),
+        TeamError::Held { .. } => (Exit::Refused, "in_use"),
+        TeamError::MailTooLong { .. } => (Exit::Usage, "too_long"),
+        TeamError::MailboxFull { .. } | TeamError::TooMuchProtocol { .. } => (Exit::Refused, "mailbox_full"),
+        TeamError::Refused(Refusal::Unknown { .. } | Refusal::NotMember { .. }) => (Exit::NotFound, "not_found"),
+        TeamError::Refused(Refusal::Itself(_) | Refusal::Circle { .. }) => (Exit::Refused, "circle"),
+        TeamError::Refused(Refusal::Owned { .. }) => (Exit::Refused, "owned"),
+        TeamError::Refused(Refusal::NotPending { .. }) => (Exit::Refused, "not_pending"),
+        TeamError::Refused(Refusal::Blocked { .. }) => (Exit::Refused, "blocked"),
+        TeamError::Refused(Refusal::NothingToClaim { .. }) => (Exit::Refused, "nothing_to_claim"),
     }
 }
 

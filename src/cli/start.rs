@@ -10,8 +10,10 @@ use super::folders::{Folders, take_environment};
 use super::output::{self, Output};
 use super::serve::ModelVerb;
 use super::stop::How;
-use super::{agents, attach, background, demo, doctor, hand_over, log, logs, permissions, ps, reap, reference, result};
-use super::{run, send, serve, sessions, spawn, stop, transcript, wait};
+use super::{
+    agents, attach, background, demo, doctor, hand_over, inbox, log, logs, permissions, ps, reap, reference, result,
+};
+use super::{run, send, serve, sessions, spawn, stop, task, team, transcript, wait};
 use crate::core::env;
 use crate::core::frame::BUILD;
 
@@ -84,6 +86,9 @@ fn wants_json(cli: &Cli) -> bool {
         Some(Verb::Background(args)) => args.json,
         Some(Verb::Sessions(args)) => args.json(),
         Some(Verb::HandOver(args)) => args.json,
+        Some(Verb::Team(args)) => args.json(),
+        Some(Verb::Task(args)) => args.json(),
+        Some(Verb::Inbox(args)) => args.json(),
         Some(Verb::Reap(args)) => args.json,
         Some(Verb::Result(args)) => args.json,
         Some(Verb::Logs(args)) => args.json,
@@ -108,6 +113,9 @@ fn dispatch(cli: Cli, out: &mut Output) -> Result<Exit, CliError> {
         Some(Verb::Background(args)) => background::run(&args, &Folders::of_process()?, out),
         Some(Verb::Sessions(args)) => sessions::run(&args, &Folders::of_process()?, out),
         Some(Verb::HandOver(args)) => hand_over::run(&args, &Folders::of_process()?, out),
+        Some(Verb::Team(args)) => team::run(&args, &Folders::of_process()?, out),
+        Some(Verb::Task(args)) => task::run(&args, &Folders::of_process()?, out),
+        Some(Verb::Inbox(args)) => inbox::run(&args, &Folders::of_process()?, out),
         Some(Verb::Reap(args)) => reap::run(&args, &Folders::of_process()?, out),
         Some(Verb::Completions(args)) => reference::completions(&args, out),
         Some(Verb::Man(args)) => reference::man(&args, out),

@@ -22,6 +22,8 @@ pub const SUBAGENT_MODEL: &str = "CLAUDE_CODE_SUBAGENT_MODEL";
 pub const DISABLE_BACKGROUND: &str = "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS";
 /// Removes the built-in agents in non-interactive sessions.
 pub const DISABLE_BUILTIN_AGENTS: &str = "CLAUDE_AGENT_SDK_DISABLE_BUILTIN_AGENTS";
+/// There are no teams.
+pub const TEAMS_DISABLED: &str = "CLAUDE_CODE_EXPERIMENTAL_AGENT_TEAMS_DISABLED";
 /// Model of the session where neither flag nor settings name one.
 pub const MODEL: &str = "ANTHROPIC_MODEL";
 /// Key of the Messages API, sent as `x-api-key`.

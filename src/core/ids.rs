@@ -5,6 +5,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+/// Longest name of an agent, team or member, bytes.
+pub const NAME_BYTES: usize = 64;
+
 /// `a-` + 16 lower-case hex digits; `a` + 16 hex (other readers' form) is accepted when parsing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -165,28 +168,41 @@ pub fn is_lower_hex(text: &str, len: usize) -> bool {
 /// A name by which an agent can be addressed: `^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`, not reserved
 /// and not shaped like an id. The error says what is wrong and suggests a name.
 pub fn check_name(name: &str) -> Result<(), String> {
-    let well_formed = name.len() <= 64
-        && name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric())
-        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
-    let reserved = ["team-lead", "user", "main"].iter().any(|r| name.eq_ignore_ascii_case(r));
+    check_name_of("agent", name)
+}
+
+/// The same for another kind of thing; suggested names begin with `kind` where nothing is left of
+/// the one given, or where that is reserved.
+pub fn check_name_of(kind: &str, name: &str) -> Result<(), String> {
     let shown = if name.chars().count() > 80 {
         format!("{}…", name.chars().take(80).collect::<String>())
     } else {
         name.to_owned()
     };
-    if !well_formed {
+    if !is_plain_name(name) {
         return Err(format!(
             "the name {shown:?} can't be used: names are 1 to 64 letters, digits, `_` or `-`, and begin with a letter or digit; try {:?}",
-            suggest_name(name)
+            suggest_name(kind, name)
         ));
     }
-    if reserved || AgentId::parse(name).is_some() {
-        return Err(format!("the name {shown:?} is reserved; try {:?}", format!("agent-{}", &suggest_name(name))));
+    if is_reserved(name) {
+        return Err(format!("the name {shown:?} is reserved; try {:?}", suggest_name(kind, name)));
     }
     Ok(())
 }
 
-fn suggest_name(name: &str) -> String {
+/// `^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`: what can stand for a file as it is.
+pub fn is_plain_name(name: &str) -> bool {
+    name.len() <= NAME_BYTES
+        && name.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+}
+
+fn is_reserved(name: &str) -> bool {
+    ["team-lead", "user", "main"].iter().any(|r| name.eq_ignore_ascii_case(r)) || AgentId::parse(name).is_some()
+}
+
+fn suggest_name(kind: &str, name: &str) -> String {
     let mut out: String = name
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '-' })
@@ -196,7 +212,13 @@ fn suggest_name(name: &str) -> String {
     while out.ends_with('-') {
         out.pop();
     }
-    if out.is_empty() { "agent-1".to_owned() } else { out }
+    if out.is_empty() {
+        format!("{kind}-1")
+    } else if is_reserved(&out) {
+        format!("{kind}-{out}")
+    } else {
+        out
+    }
 }
 
 #[cfg(test)]

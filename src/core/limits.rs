@@ -49,6 +49,27 @@ pub const WEB_TEXT_BYTES: usize = 100_000;
 /// Messages waiting in one agent.
 pub const PENDING_MESSAGES: usize = 1024;
 
+/// Longest text of a mailbox message, bytes.
+pub const MAIL_TEXT_BYTES: usize = 64 << 10;
+/// A mailbox file, bytes.
+pub const MAILBOX_BYTES: usize = 4 << 20;
+/// A mailbox file after compaction, as far as read messages can be dropped, bytes.
+pub const MAILBOX_COMPACT_BYTES: usize = 2 << 20;
+/// Ordinary messages a mailbox keeps, as far as read ones can be dropped.
+pub const MAILBOX_ORDINARY: usize = 1000;
+/// Read messages a mailbox keeps.
+pub const MAILBOX_READ: usize = 200;
+/// Unread protocol messages in a mailbox.
+pub const MAILBOX_UNREAD_PROTOCOL: usize = 2000;
+/// A mailbox file whose messages a sender need not count, bytes: so many don't fit into it.
+pub const MAILBOX_UNCOUNTED_BYTES: usize = 128 << 10;
+/// The most that is read of a file several programs write, bytes; only a broken one is longer.
+pub const SHARED_FILE_BYTES: usize = 64 << 20;
+/// A card of the task board, bytes.
+pub const CARD_BYTES: usize = 1 << 20;
+/// Age from which the lock folder of another program counts as left behind.
+pub const FOREIGN_LOCK_STALE: Duration = Duration::from_secs(10);
+
 /// What "on disk" means (setting `lead.durability`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
@@ -112,6 +133,8 @@ deadlines! {
     lock = 15000;
     /// A lock that a prober may hold for microseconds.
     probe = 2000;
+    /// Between two looks at a team's files where the kernel can't tell of changes.
+    poll = 1000;
     /// Reply to a `Status` or `Ping`.
     status = 1000;
     /// Reply to any other request.

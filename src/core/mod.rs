@@ -18,5 +18,6 @@ pub mod provider;
 pub mod question;
 pub mod server_tool;
 pub mod shell;
+pub mod team;
 pub mod text;
 pub mod tool_state;

@@ -41,6 +41,21 @@ impl ConfigDir {
         self.project(cwd).join(format!("{session}.jsonl"))
     }
 
+    /// `teams/`.
+    pub fn teams(&self) -> PathBuf {
+        self.0.join("teams")
+    }
+
+    /// `tasks/`.
+    pub fn tasks(&self) -> PathBuf {
+        self.0.join("tasks")
+    }
+
+    /// `lead/locks/`.
+    pub fn locks(&self) -> PathBuf {
+        self.0.join("lead").join("locks")
+    }
+
     /// `lead/agents/`: a symlink per agent to its transcript.
     pub fn agent_links(&self) -> PathBuf {
         self.0.join("lead").join("agents")

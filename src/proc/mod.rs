@@ -27,7 +27,7 @@ pub use nix::sys::signal::Signal;
 pub use output::{Spill, Spilled, claim_output};
 pub use pidfd::PidFd;
 pub use process::{Exit, Process};
-pub use procfs::{Environ, ProcessStat, Snapshot, environ_value};
+pub use procfs::{Environ, ProcessStat, Snapshot, environ_value, pid_with_argument};
 pub use signals::{Signals, StopSignal, signal_name};
 pub use sweep::sweep;
 pub use tool::{Captured, StartedTool, ToolCommand, run_captured, start_tool};

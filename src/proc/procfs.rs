@@ -158,6 +158,23 @@ pub fn environ_value(pid: i32, name: &str) -> Option<Vec<u8>> {
     None
 }
 
+/// A living process of this user among whose arguments `flag` stands, followed by `value`: members of
+/// teams of other programs are known by nothing else.
+pub fn pid_with_argument(flag: &str, value: &str) -> Option<i32> {
+    let uid = nix::unistd::geteuid().as_raw();
+    let mut pids = fs::read_dir("/proc").ok()?.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    pids.find(|pid: &i32| {
+        let folder = format!("/proc/{pid}");
+        let is_ours = fs::metadata(&folder).is_ok_and(|m| std::os::unix::fs::MetadataExt::uid(&m) == uid);
+        is_ours && fs::read(format!("{folder}/cmdline")).is_ok_and(|line| has_argument(&line, flag, value))
+    })
+}
+
+fn has_argument(line: &[u8], flag: &str, value: &str) -> bool {
+    let words: Vec<&[u8]> = line.split(|b| *b == 0).collect();
+    words.windows(2).any(|pair| pair == [flag.as_bytes(), value.as_bytes()])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,5 +211,16 @@ mod tests {
         assert_eq!(environ_value(pid, "PATH").is_some(), std::env::var_os("PATH").is_some());
         assert_eq!(environ_value(pid, "PAT"), None);
         assert_eq!(environ_value(i32::MAX, "PATH"), None);
+    }
+
+    #[test]
+    fn a_process_is_found_by_two_arguments_in_a_row() {
+        let line = b"cli\0--agent-id\0w@t\0--model\0m\0";
+        assert!(has_argument(line, "--agent-id", "w@t"));
+        for (flag, value) in [("--agent-id", "w@"), ("--agent-id", "m"), ("w@t", "--agent-id"), ("--agent-id w@t", "")]
+        {
+            assert!(!has_argument(line, flag, value), "{flag} {value}");
+        }
+        assert_eq!(pid_with_argument("--agent-id", "nobody-has-this@2f1c"), None);
     }
 }

@@ -43,6 +43,12 @@ pub(crate) fn sync_folder_of(path: &Path, durability: Durability) -> Result<(), 
     File::open(folder).and_then(|f| f.sync_all()).map_err(StoreError::at(folder, "sync"))
 }
 
+/// Renames onto a name that nobody has; `AlreadyExists` if somebody does.
+pub(super) fn rename_new(from: &Path, to: &Path) -> std::io::Result<()> {
+    use rustix::fs::{CWD, RenameFlags, renameat_with};
+    Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
+}
+
 /// Removes a file that may be gone already.
 pub(super) fn remove(path: &Path) -> Result<(), StoreError> {
     match std::fs::remove_file(path) {

@@ -32,6 +32,9 @@ pub enum OpenMode {
     Create,
     /// A folder that must be there.
     Folder,
+    /// The same, and what is written goes where it is told to instead of to the end: for a lock
+    /// file that says who holds it.
+    CreateToRewrite,
 }
 
 /// An exclusive lock. Ends when dropped, or with the process.
@@ -50,7 +53,7 @@ impl FileLock {
         }
     }
 
-    /// The locked file, open for reading and appending.
+    /// The locked file, open for reading and appending (for writing if [`OpenMode::CreateToRewrite`]).
     pub fn file(&self) -> &File {
         &self.file
     }
@@ -102,8 +105,9 @@ fn exclusive(path: &Path, mode: OpenMode, take: fn(&File) -> io::Result<()>) -> 
     loop {
         let file = OpenOptions::new()
             .read(true)
-            .append(mode != OpenMode::Folder)
-            .create(mode == OpenMode::Create)
+            .write(mode != OpenMode::Folder)
+            .append(matches!(mode, OpenMode::Existing | OpenMode::Create))
+            .create(matches!(mode, OpenMode::Create | OpenMode::CreateToRewrite))
             .mode(0o600)
             .open(path)
             .map_err(StoreError::at(path, "open"))?;
@@ -137,7 +141,7 @@ fn is_current(file: &File, path: &Path) -> Result<bool, StoreError> {
     }
 }
 
-/// Takes the exclusive lock of `path` (made if it is not there) for a short piece of work, waiting
+/// Takes the exclusive lock of `path` ([`OpenMode::CreateToRewrite`]) for a short piece of work, waiting
 /// in the kernel's queue with others who do the same: [`StoreError::LockTimeout`] after `deadline`.
 /// Blocks.
 ///
@@ -145,7 +149,7 @@ fn is_current(file: &File, path: &Path) -> Result<bool, StoreError> {
 /// `flock` knows no deadline, so a thread does the waiting; one that is given up ends when it gets
 /// the lock, which it lets go at once.
 pub fn exclusive_within(path: &Path, deadline: Duration) -> Result<FileLock, StoreError> {
-    within(path, OpenMode::Create, deadline)
+    within(path, OpenMode::CreateToRewrite, deadline)
 }
 
 /// Like [`exclusive_within`], for an existing folder: whoever changes files in it in this way does so
@@ -231,22 +235,23 @@ pub fn wait_shared(path: &Path) -> Result<(), StoreError> {
     FileExt::unlock(&file).map_err(StoreError::at(path, "unlock"))
 }
 
-/// 0.1 ms at first, for passing probes; 20 ms at most, so that a holder's end is soon noticed.
-struct Backoff(Duration);
+/// 0.1 ms at first, for passing probes; 20 ms at most, so that a holder's end is soon noticed. For
+/// what no event tells of: probes, and the lock folders and half-written files of other programs.
+pub(super) struct Backoff(Duration);
 
 impl Backoff {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(Duration::from_micros(100))
     }
 
-    fn wait(&mut self) {
+    pub(super) fn wait(&mut self) {
         pause(self.0);
         self.0 = (self.0 * 2).min(Duration::from_millis(20));
     }
 }
 
-/// Lets `duration` pass, or less if a signal comes. Only for telling probes from a holder, which
-/// takes looking again; nothing else may wait like this.
+/// Lets `duration` pass, or less if a signal comes. Only for [`Backoff`]; nothing else may wait like
+/// this.
 fn pause(duration: Duration) {
     use nix::sys::time::TimeSpec;
     // The result says only whether a signal came.

@@ -20,6 +20,7 @@ pub mod runtime;
 pub mod session;
 pub mod sessions;
 pub mod settle;
+pub mod team;
 pub mod transcript;
 pub mod watch;
 

@@ -14,7 +14,7 @@ use std::time::{Duration, SystemTime};
 use serde::Serialize;
 
 use super::StoreError;
-use super::atomic::{self, remove};
+use super::atomic::{self, remove, rename_new};
 use super::lock::{self, FileLock, Patience};
 use crate::core::agent::{LiveState, RegistryEntry};
 use crate::core::{ids, limits};
@@ -204,11 +204,6 @@ fn remove_files(dir: &RuntimeDir, name: &str) -> Result<(), StoreError> {
 
 fn to_json(value: &impl Serialize, path: &Path) -> Result<Vec<u8>, StoreError> {
     serde_json::to_vec(value).map_err(|e| StoreError::damaged(path, e))
-}
-
-fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    use rustix::fs::{CWD, RenameFlags, renameat_with};
-    Ok(renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE)?)
 }
 
 /// A process as the registry shows it.

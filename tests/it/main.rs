@@ -84,6 +84,14 @@ mod takeover;
 #[cfg(test)]
 mod task_output;
 #[cfg(test)]
+mod team_jobs;
+#[cfg(test)]
+mod team_peers;
+#[cfg(test)]
+mod team_races;
+#[cfg(test)]
+mod team_verbs;
+#[cfg(test)]
 mod verbs;
 #[cfg(test)]
 mod workers;

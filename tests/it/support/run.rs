@@ -54,6 +54,12 @@ impl<'w> Lead<'w> {
         self
     }
 
+    /// As another user, which root can do.
+    pub fn uid(mut self, uid: u32) -> Self {
+        self.command.uid(uid);
+        self
+    }
+
     /// A file with this content as stdin instead of /dev/null.
     pub fn stdin(mut self, content: impl Into<Vec<u8>>) -> Self {
         self.stdin = Some(content.into());
