@@ -452,10 +452,17 @@ fn an_agent_that_was_let_go_once_is_let_go_by_every_later_lead() {
     world.wait_file("here");
     let second = resuming(&world, &book, ID, Some("wait")).start();
     world.wait_file("lead-here");
-    assert_eq!(world.wait_workers(1)[0]["detached"], false, "it has an owner again");
+    let wait_detached = |detached: bool| {
+        eventually(&format!("a worker with detached {detached}"), || {
+            let rows = world.wait_workers(1);
+            if rows[0]["detached"] == detached { Ok(()) } else { Err(rows) }
+        });
+    };
+    // It has an owner again.
+    wait_detached(false);
     second.signal(Signal::SIGTERM);
     second.wait().expect(143);
-    assert_eq!(world.wait_workers(1)[0]["detached"], true);
+    wait_detached(true);
     gate.open(1);
     world.wait_quiet();
     assert_eq!(resuming(&world, &book, ID, None).run().expect(0).result(), "told: slow answer");
