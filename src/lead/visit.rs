@@ -73,8 +73,12 @@ impl Session {
                 },
             },
             Frame::HandOver => {
-                self.partings.push(link.clone());
-                self.begin_hand_over(&identify(&self.runtime, link.peer()))
+                let answer = self.begin_hand_over(&identify(&self.runtime, link.peer()));
+                // Only who is told yes waits for the end; others may ask as often as they like.
+                if answer == Frame::Done {
+                    self.partings.push(link.clone());
+                }
+                answer
             }
             Frame::Questions => self.open_questions(),
             Frame::Permit { id, verdict, always } => return self.permit(&id, verdict, always, link, seq),
