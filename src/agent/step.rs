@@ -80,6 +80,14 @@ pub enum Event {
     RetryWrite,
 }
 
+impl Event {
+    /// Whether tools are called by it, so that what they may do is about to be decided.
+    pub fn calls_tools(&self) -> bool {
+        let call = |block: &Block| matches!(block, Block::Known(Known::ToolUse { .. }));
+        matches!(self, Self::Reply(reply) if reply.content.iter().any(call))
+    }
+}
+
 /// What is to be done, in order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {

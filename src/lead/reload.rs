@@ -24,24 +24,48 @@ use crate::settings::{Loaded, Settings, SettingsSources};
 use crate::store::file_watch::FileWatch;
 use crate::supervisor::Command;
 
-/// Tells when a settings file was changed.
-pub(super) struct SettingsWatch(Option<AsyncFd<FileWatch>>);
+/// Tells when a settings file was changed. It begins to watch when a rule can matter for the first
+/// time: a session of one answer needs none, and the kernel takes milliseconds to end a watch.
+pub(super) struct SettingsWatch(Watching);
+
+enum Watching {
+    NotYet,
+    Files(AsyncFd<FileWatch>),
+    /// It is not possible.
+    Nothing,
+}
 
 impl SettingsWatch {
-    /// Watches the files of `sources`. Where that is not possible, changes go unnoticed, and that is
-    /// said.
+    /// One that has not begun.
+    pub(super) fn new() -> Self {
+        Self(Watching::NotYet)
+    }
+
+    /// Begins to watch the files of `sources`. True if that has not happened before: what was changed
+    /// until now is to be looked for. Where watching is not possible, changes go unnoticed from here on,
+    /// and that is said.
     #[expect(deprecated, reason = "its successor is unsafe for types that may not own the descriptor; a watch does")]
-    pub(super) fn open(sources: &SettingsSources) -> Self {
+    fn begin(&mut self, sources: &SettingsSources) -> bool {
+        if !matches!(self.0, Watching::NotYet) {
+            return false;
+        }
         let watched = FileWatch::open(sources.files()).map_err(LeadError::from).and_then(|watch| {
             let registered = AsyncFd::with_interest(watch, Interest::READABLE);
             registered.map_err(|source| LeadError::System { action: "can't watch settings files", source })
         });
-        Self(watched.map_err(|error| unwatched(&error)).ok())
+        self.0 = watched.map_or_else(
+            |error| {
+                unwatched(&error);
+                Watching::Nothing
+            },
+            Watching::Files,
+        );
+        true
     }
 
     /// Resolves when a file may have changed. Can be dropped and asked again.
     pub(super) async fn changed(&mut self) {
-        while let Some(watch) = &mut self.0 {
+        while let Watching::Files(watch) = &mut self.0 {
             let taken = match watch.readable_mut().await {
                 Ok(mut ready) => {
                     let taken = ready.get_inner_mut().take_changes();
@@ -56,7 +80,7 @@ impl SettingsWatch {
                 Ok(false) => {}
                 Err(error) => {
                     unwatched(&error);
-                    self.0 = None;
+                    self.0 = Watching::Nothing;
                 }
             }
         }
@@ -93,6 +117,14 @@ fn mode_of(loaded: &Loaded) -> Result<Mode, UnknownMode> {
 }
 
 impl Session {
+    /// Sees to it that what is changed from here on is noticed, and takes over what was changed since
+    /// the settings were read.
+    pub(super) fn watch_settings(&mut self, watch: &mut SettingsWatch) {
+        if watch.begin(&self.options.sources) {
+            self.on_settings_changed();
+        }
+    }
+
     /// Takes rules and mode anew. What can't be used changes nothing.
     pub(super) fn on_settings_changed(&mut self) {
         let (loaded, mode) = match Settings::load(&self.options.sources) {

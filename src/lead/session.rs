@@ -158,8 +158,6 @@ pub async fn run(options: SessionOptions) -> Result<RunReport, LeadError> {
 pub async fn run_with(options: SessionOptions, streams: Streams) -> Result<RunReport, LeadError> {
     let opened = open(options, streams)?;
     let (mut session, sources) = (opened.session, opened.sources);
-    // What was changed after the settings were read and before their files were watched.
-    session.on_settings_changed();
     if opened.resumed {
         session.bring_back(&opened.history)?;
     }
@@ -179,10 +177,18 @@ impl Session {
     async fn live(mut self, mut sources: Sources) -> Result<RunReport, LeadError> {
         self.settle_down();
         while !self.is_over() {
+            if self.supervisor.any_live() {
+                self.watch_settings(&mut sources.settings);
+            }
             let publish_at = self.published + deadlines().state_write;
             let wait_until = self.wait_limit();
             tokio::select! {
-                Some(event) = sources.events.recv() => self.on_agent(event),
+                Some(event) = sources.events.recv() => {
+                    if event.calls_tools() {
+                        self.watch_settings(&mut sources.settings);
+                    }
+                    self.on_agent(event);
+                }
                 Some(call) = sources.calls.recv() => {
                     self.catch_up(&mut sources.supervised);
                     self.ask(Ask::of_main(call));

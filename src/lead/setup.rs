@@ -88,7 +88,7 @@ pub(super) fn open(mut options: SessionOptions, streams: Streams) -> Result<Open
     let coordinator = resolve_mode(&mut options, &id, &mut transcript, &history, resumed)?;
     let scratchpad = make_scratchpad(&options, &id);
     let known = Known::find(&options);
-    let settings = SettingsWatch::open(&options.sources);
+    let settings = SettingsWatch::new();
     let (policy, warnings) = main_policy(&options, scratchpad.as_deref(), &files, &known);
     for warning in warnings {
         tracing::warn!("{warning}");
