@@ -54,6 +54,8 @@ mod tests {
         let args = remembering(command, &file, Path::new(shell)).unwrap();
         let mut process = Command::new(shell);
         process.args(args).current_dir(dir).stdin(Stdio::null());
+        // Whoever runs the tests may have variables of ours.
+        process.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
         let output = process.output().unwrap();
         let text = [output.stdout, output.stderr].concat();
         let found = recorded(&file);
