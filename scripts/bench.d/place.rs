@@ -103,6 +103,8 @@ impl Place {
                 session_id: self.session.as_str().to_owned(),
                 version: BUILD.to_owned(),
                 git_branch: "HEAD".to_owned(),
+                team_name: None,
+                agent_name: None,
             },
             scratchpad: None,
             max_turns: None,
@@ -113,6 +115,8 @@ impl Place {
             permission_timeout_ms: 60_000,
             durability: "process".to_owned(),
             knowledge: lead::core::knowledge::Knowledge::default(),
+            hooks: Default::default(),
+            membership: None,
         };
         let prompt = Prompt { text: "Wait.".to_owned(), msg_id: None, from: self.session.as_str().to_owned() };
         let access = lead::core::provider::ProviderAccess::default();

@@ -240,6 +240,8 @@ pub fn talk(parent_uuid: Option<String>, message: Message) -> Talk {
             session_id: "0f8fad5b-d9cb-469f-a165-70867728950e".to_owned(),
             version: "0.1.0".to_owned(),
             git_branch: "main".to_owned(),
+            team_name: None,
+            agent_name: None,
         },
     }
 }

@@ -98,6 +98,8 @@ impl Classify for Toolbox {
                 let class = match call.name.as_str() {
                     "Agent" | "Task" | "SendMessage" | "TaskStop" | "TaskOutput" => Class::Agents,
                     _ if tool.is_read_only() => Class::Read,
+                    // Calls of the task board and of teams, too: cards of one message get their numbers in the
+                    // order in which they are written.
                     _ => Class::Exclusive,
                 };
                 (class, tool.describe(&call.input))
@@ -334,7 +336,7 @@ impl Driver {
     fn talk(&self, kind: Role, message: Said, parent: Option<String>) -> Talk {
         Talk {
             parent_uuid: parent,
-            is_sidechain: self.parts.agent.is_some(),
+            is_sidechain: self.parts.agent.as_ref().is_some_and(|(id, _)| id.as_member().is_none()),
             agent_id: self.parts.agent.as_ref().map(|(id, _)| id.as_str().to_owned()),
             kind,
             message,

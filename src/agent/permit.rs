@@ -57,10 +57,13 @@ impl Driver {
             (Verdict::Allow, Some(tool)) => match self.decide(&call) {
                 // Rules and mode may have become narrower while the question waited, and a yes never
                 // outweighs what they forbid (spec 8.2).
-                Decision::Deny { reason } => self.refuse_call(&call, &reason),
-                Decision::Allow { .. } | Decision::Ask { .. } => self.start_tool(tool, call),
+                // Who approves a plan ends the mode in which there are plans.
+                Decision::Deny { reason } if call.name != "ExitPlanMode" => self.refuse_call(&call, &reason),
+                Decision::Deny { .. } | Decision::Allow { .. } | Decision::Ask { .. } => self.start_tool(tool, call),
             },
-            (Verdict::Allow, None) => {
+            // The mode in which it was asked has ended by this very answer.
+            (Verdict::AllowIn { .. }, Some(tool)) => self.start_tool(tool, call),
+            (Verdict::Allow | Verdict::AllowIn { .. }, None) => {
                 let text = format!("{} is not among your tools any more", call.name);
                 self.answer_call(call.id, ToolOutput::error(text));
             }
@@ -80,7 +83,10 @@ impl Driver {
 
     fn ask(&mut self, tool: &dyn Tool, call: Call, reason: String) {
         let description = tool.describe(&call.input).description;
-        let what = format!("permission for {} {description}", call.name);
+        let what = match call.name.as_str() {
+            "ExitPlanMode" => "approval of its plan".to_owned(),
+            name => format!("permission for {name} {description}"),
+        };
         self.asked.push(Asked { id: call.id.clone(), what: what.trim_end().to_owned() });
         let question = Question {
             tool_use_id: call.id.clone(),

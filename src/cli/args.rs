@@ -8,6 +8,7 @@ use super::{
     agents, attach, background, demo, doctor, hand_over, inbox, logs, permissions, ps, reap, reference, result, send,
 };
 use super::{serve, sessions, spawn, stop, task, team, transcript, wait};
+use crate::lead::TeammateMode;
 use crate::permission::Mode;
 
 /// Run a session in which every agent is a process of its own
@@ -148,6 +149,12 @@ pub(super) struct RunArgs {
     /// Return after the main turn and leave agents running
     #[arg(long, help_heading = "Run")]
     pub detach: bool,
+    /// Run members of a team in panes or without: auto (panes inside tmux), headless or tmux
+    #[arg(long, value_name = "MODE", value_parser = TeammateMode::parse, help_heading = "Run")]
+    pub teammate_mode: Option<TeammateMode>,
+    /// Run members of a team in panes of a tmux server that is the session's own
+    #[arg(long, conflicts_with = "teammate_mode", help_heading = "Run")]
+    pub tmux: bool,
     /// Work in this folder instead of the current one
     #[arg(long, value_name = "FOLDER", help_heading = "Run")]
     pub cwd: Option<PathBuf>,

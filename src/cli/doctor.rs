@@ -22,7 +22,7 @@ use crate::core::limits::deadlines;
 use crate::core::text;
 use crate::settings::{Places, instructions, skills};
 use crate::store::runtime::list;
-use crate::supervisor::{Given, Launcher};
+use crate::supervisor::{AGENT_PROGRAMS, locate};
 
 /// Arguments of `lead doctor`.
 #[derive(Args, Debug)]
@@ -55,6 +55,7 @@ struct Report {
     version: &'static str,
     program: Option<PathBuf>,
     worker: Option<PathBuf>,
+    teammate: Option<PathBuf>,
     config_dir: PathBuf,
     runtime_dir: PathBuf,
     /// Files of settings that exist, lowest layer first.
@@ -96,19 +97,25 @@ impl Report {
     }
 
     fn look_at_programs(&mut self) {
-        match Launcher::find("lead-worker", Given::default()) {
-            Ok(launcher) => {
-                let program = launcher.program();
-                let shown = program.display().to_string();
-                let rebuild = "build all programs together and install them side by side";
-                match version_of(&program) {
-                    Ok(version) if version == format!("{BUILD} (lead-worker)") => {}
-                    Ok(version) => self.found(format!("{shown} is {version:?}, this is {BUILD}"), rebuild),
-                    Err(why) => self.found(format!("{shown} can't be run: {why}"), rebuild),
+        for name in AGENT_PROGRAMS {
+            let program = match locate(name) {
+                Ok(program) => program,
+                Err(error) => {
+                    self.found(with_causes(&error), format!("put {name} into the folder of lead"));
+                    continue;
                 }
-                self.worker = Some(program);
+            };
+            let shown = program.display().to_string();
+            let rebuild = "build all programs together and install them side by side";
+            match version_of(&program) {
+                Ok(version) if version == format!("{BUILD} ({name})") => {}
+                Ok(version) => self.found(format!("{shown} is {version:?}, this is {BUILD}"), rebuild),
+                Err(why) => self.found(format!("{shown} can't be run: {why}"), rebuild),
             }
-            Err(error) => self.found(with_causes(&error), "put lead-worker into the folder of lead"),
+            match name {
+                "lead-worker" => self.worker = Some(program),
+                _ => self.teammate = Some(program),
+            }
         }
         for (program, use_of) in [("git", "worktrees"), ("tmux", "panes")] {
             if which::which(program).is_err() {
@@ -182,6 +189,7 @@ impl Report {
             lines.push(format!("version         {}", self.version));
             lines.push(format!("lead            {}", path(&self.program)));
             lines.push(format!("lead-worker     {}", path(&self.worker)));
+            lines.push(format!("lead-teammate   {}", path(&self.teammate)));
             lines.push(format!("config folder   {}", self.config_dir.display()));
             lines.push(format!("runtime folder  {}", self.runtime_dir.display()));
             lines.extend(self.settings.iter().map(|file| format!("settings        {}", file.for_person())));

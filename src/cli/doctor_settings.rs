@@ -88,6 +88,8 @@ fn of(loaded: &Loaded, folders: &Folders) -> SettingsCheck {
     }
     let (_, warnings) = Policy::new(Mode::Default, &loaded.rules, &folders.cwd, None, folders.home.as_deref(), false);
     check.findings.extend(warnings.into_iter().map(|warning| Finding::new(warning, "correct the rule")));
+    let broken = loaded.hook_warnings.iter().map(|warning| Finding::new(warning.clone(), "correct the hook"));
+    check.findings.extend(broken);
     for folder in loaded.rules.additional_directories.iter().filter(|folder| !folder.is_dir()) {
         check.notes.push(format!("the added folder {} does not exist", folder.display()));
     }

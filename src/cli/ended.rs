@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::error::CliError;
 use super::lookup::Target;
+use super::owner::lead_of;
 use crate::core::agent::{Meta, Outcome};
 use crate::core::clock;
 use crate::core::entry::{Line, parse_line};
@@ -17,7 +18,7 @@ use crate::proc::sweep;
 use crate::store::StoreError;
 use crate::store::lock::{is_held, wait_shared};
 use crate::store::reader::{Follow, StartAt, tail};
-use crate::store::runtime::{RuntimeDir, find_alive, list, sweep_dead};
+use crate::store::runtime::{RuntimeDir, list, sweep_dead};
 use crate::store::session::read_meta;
 use crate::store::settle::{Settled, settle};
 use crate::supervisor::{Remains, outcome_of_dead};
@@ -96,8 +97,7 @@ fn of_dead(target: &Target, run: u32, runtime: &RuntimeDir, lead: Lead) -> Resul
     let path = target.files.transcript();
     let session = session_of(&target.files);
     if lead == Lead::MayRecord
-        && let Some(session) = &session
-        && has_lead(runtime, session)?
+        && lead_of(&target.id, &target.files, runtime)?.is_some()
         && let Some(outcome) = wait_for_outcome(path, run, deadlines().reply)?
     {
         return Ok(Fate::Ended(Box::new(outcome)));
@@ -131,12 +131,6 @@ fn of_dead(target: &Target, run: u32, runtime: &RuntimeDir, lead: Lead) -> Resul
 pub(super) fn session_of(files: &AgentFiles) -> Option<SessionId> {
     let recorded = read_meta(files).ok().and_then(|meta| SessionId::parse(&meta.session_id));
     recorded.or_else(|| SessionId::parse(files.session_transcript()?.file_stem()?.to_str()?))
-}
-
-/// Whether a session's lead lives.
-pub(super) fn has_lead(runtime: &RuntimeDir, session: &SessionId) -> Result<bool, CliError> {
-    let lead = find_alive(runtime, |e| e.role == "lead" && e.session == session.as_str())?;
-    Ok(lead.is_some())
 }
 
 fn wait_for_outcome(path: &Path, run: u32, longest: Duration) -> Result<Option<Outcome>, CliError> {

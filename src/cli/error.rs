@@ -139,6 +139,12 @@ pub(super) enum CliError {
     /// The session did not start.
     #[error(transparent)]
     Lead(#[from] LeadError),
+    /// Nobody leads a team, so nobody starts or asks its members.
+    #[error("nobody leads team {team:?}")]
+    NoTeamLead { team: String, session: Option<String> },
+    /// No running session could take a team over.
+    #[error("no session runs in {} that could lead team {team:?}", folder.display())]
+    NobodyAdopts { team: String, folder: PathBuf, session: Option<String> },
     /// There are no teams.
     #[error("teams are turned off: {} is set", env::TEAMS_DISABLED)]
     TeamsOff,
@@ -208,6 +214,7 @@ impl CliError {
             Self::Serve(ServeError::Playbook(_)) => (Exit::Usage, "playbook"),
             Self::Serve(ServeError::Listen { .. }) => (Exit::Refused, "port"),
             Self::Lead(error) => lead_kind(error),
+            Self::NoTeamLead { .. } | Self::NobodyAdopts { .. } => (Exit::Refused, "not_running"),
             Self::TeamsOff => (Exit::Refused, "teams_off"),
             Self::Program { source, .. } if source.kind() == io::ErrorKind::NotFound => (Exit::NotFound, "not_found"),
             Self::Program { .. } => (Exit::Failed, "program"),
@@ -244,6 +251,16 @@ impl CliError {
             Self::Wire(WireError::Unreachable { .. }) => {
                 Some("`lead ps` lists the addresses of all who run".to_owned())
             }
+            Self::NoTeamLead { team, session } => Some(format!(
+                "`lead team adopt {team}` gives it to a running session, `lead --resume {}` {}",
+                session.as_deref().unwrap_or("SESSION"),
+                if session.is_some() { "brings its lead back" } else { "starts one" }
+            )),
+            Self::NobodyAdopts { session, .. } => Some(format!(
+                "start one with `lead`, or go on with the lead it had: `lead --resume {}`; --session names one that runs \
+elsewhere",
+                session.as_deref().unwrap_or("SESSION")
+            )),
             Self::TeamsOff => Some(format!("unset {} to have them", env::TEAMS_DISABLED)),
             Self::Team(TeamError::NoTeam { .. }) => Some("`lead team create NAME` makes one".to_owned()),
             Self::Team(TeamError::MailTooLong { .. }) => Some("write it to a file and send the file's path".to_owned()),

@@ -2,10 +2,9 @@
 //! Pure.
 
 use serde::Serialize;
-use serde_json::Value;
 
 use crate::core::entry::{Line, ORIGIN_NOTIFICATION, ORIGIN_PEER, Talk};
-use crate::core::message::{Block, Known, Role};
+use crate::core::message::{Block, Known, Role, telling_input};
 use crate::core::server_tool;
 use crate::core::text;
 
@@ -70,7 +69,7 @@ fn of_block(talk: &Talk, block: &Block) -> Option<LogEvent> {
             (what_of_text(talk), None, text.to_owned())
         }
         Block::Known(Known::Text { .. }) => return None,
-        Block::Known(Known::ToolUse { name, input, .. }) => ("call", Some(name.clone()), short_input(input)),
+        Block::Known(Known::ToolUse { name, input, .. }) => ("call", Some(name.clone()), telling_input(input)),
         Block::Known(Known::ToolResult { content, is_error, .. }) => {
             let what = if *is_error { "error" } else { "result" };
             (what, None, crate::core::message::text_of(content))
@@ -78,7 +77,7 @@ fn of_block(talk: &Talk, block: &Block) -> Option<LogEvent> {
         Block::Other(_) if block.is_thinking() => ("thinking", None, String::new()),
         Block::Other(value) if server_tool::use_id(block).is_some() => {
             let name = value["name"].as_str().unwrap_or_default();
-            ("call", Some(name.to_owned()), short_input(&value["input"]))
+            ("call", Some(name.to_owned()), telling_input(&value["input"]))
         }
         Block::Other(_) => return None,
     };
@@ -105,13 +104,6 @@ fn what_of_text(talk: &Talk) -> &'static str {
     }
 }
 
-/// The value that tells most: the only one, or that of the keys that name what a tool works on.
-fn short_input(input: &Value) -> String {
-    let telling = ["command", "file_path", "pattern", "path", "description", "to", "task_id", "prompt", "query"];
-    let told = telling.iter().find_map(|key| input.get(key)?.as_str());
-    told.map_or_else(|| input.to_string(), str::to_owned)
-}
-
 impl LogEvent {
     /// As a line for people: time to the second, who, what.
     pub(super) fn line(&self) -> String {
@@ -126,7 +118,7 @@ impl LogEvent {
 mod tests {
     use super::*;
     use crate::core::entry::parse_line;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     fn events(line: Value) -> Vec<LogEvent> {
         events_of(&parse_line(line.to_string().as_bytes()).unwrap())

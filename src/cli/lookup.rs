@@ -84,7 +84,7 @@ fn locate(id: AgentId, folders: &Folders, registered: &[Registered]) -> Result<T
 }
 
 fn is_prefix(text: &str, id: &AgentId) -> bool {
-    !text.is_empty() && (id.as_str().starts_with(text) || id.file_stem()["agent-".len()..].starts_with(text))
+    !text.is_empty() && (id.as_str().starts_with(text) || id.undashed().starts_with(text))
 }
 
 /// A name comes before the beginning of an id, so that no agent can be hidden by another's id.

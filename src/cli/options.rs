@@ -15,7 +15,7 @@ use super::output;
 use super::run::{Progress, Run};
 use crate::core::env;
 use crate::core::ids::SessionId;
-use crate::lead::{Questions, SessionChoice, SessionOptions, Standing};
+use crate::lead::{Questions, SessionChoice, SessionOptions, Standing, TeammateMode};
 use crate::permission::Mode;
 use crate::settings::models::{ModelTable, PLAYBOOK, ResolvedModel};
 use crate::settings::{Loaded, PermissionFlags, Settings, SettingsError, SettingsSources};
@@ -69,6 +69,7 @@ pub(super) fn resolve(run: &Run, session: SessionChoice, folders: &Folders) -> R
     {
         return Err(CliError::Nested(agent));
     }
+    loaded.hook_warnings.iter().for_each(|warning| output::tell(&format!("lead: warning: {warning}")));
     let mode = mode(&loaded, &sources.flags)?;
     if mode == Mode::BypassPermissions && !run.goes_on && nix::unistd::geteuid().is_root() {
         output::tell("lead: warning: every tool call is permitted, and this runs as root");
@@ -82,6 +83,7 @@ pub(super) fn resolve(run: &Run, session: SessionChoice, folders: &Folders) -> R
         environment.retain(|(n, _)| n != name);
         environment.push((name.clone(), value.clone()));
     }
+    let loaded_mode = loaded.settings.teammate_mode.clone();
     // With JSON it has a meaning of its own, and programs that read that always say it.
     let told = flags.verbose && flags.output_format == OutputFormat::Text;
     Ok(SessionOptions {
@@ -111,10 +113,24 @@ pub(super) fn resolve(run: &Run, session: SessionChoice, folders: &Folders) -> R
         tools: tools(&flags.tools)?,
         json_schema: flags.json_schema.as_deref().map(|text| schema(text, &folders.cwd)).transpose()?,
         detach: flags.detach,
+        teammates: teammate_mode(flags, &loaded_mode)?,
         system_prompt: flags.system_prompt.clone(),
         append_system_prompt: flags.append_system_prompt.clone(),
         progress: run.progress == Progress::Shown || told || output::is_watched(),
     })
+}
+
+/// Where members of a team run: as the flags say, else the settings.
+fn teammate_mode(flags: &RunArgs, settings: &Option<String>) -> Result<TeammateMode, CliError> {
+    if flags.tmux {
+        return Ok(TeammateMode::Private);
+    }
+    match (flags.teammate_mode, settings) {
+        (Some(mode), _) => Ok(mode),
+        (None, Some(word)) => TeammateMode::parse(word)
+            .map_err(|why| CliError::usage(format!("the setting teammateMode can't be used: {why}"))),
+        (None, None) => Ok(TeammateMode::Auto),
+    }
 }
 
 /// All layers of settings for work in `cwd`.

@@ -13,6 +13,7 @@ use super::ended::{Fate, Lead, appears, fate, session_of};
 use super::error::CliError;
 use super::folders::Folders;
 use super::lookup::{Subject, Target, find_subject};
+use super::owner::lead_of;
 use super::stand_in::{Act, options_of};
 use crate::core::frame::{Delivered, Delivery, Frame, Prompt};
 use crate::core::ids::SessionId;
@@ -163,11 +164,7 @@ async fn to_agent(
 async fn try_once(message: &Message, target: &Target, folders: &Folders, dir: &RuntimeDir) -> Result<Tried, CliError> {
     let watch = Watch::open(dir)?;
     let session = session_of(&target.files);
-    let lead = match &session {
-        Some(session) => find_alive(dir, |e| e.role == "lead" && e.session == session.as_str())?,
-        None => None,
-    };
-    if let Some(lead) = lead {
+    if let Some(lead) = lead_of(&target.id, &target.files, dir)? {
         // It may have to start a process for it.
         return match hand_over(&lead.entry.address, message, Some(target), deadlines().resume).await {
             Ok((_, delivered)) => Ok(Tried::Done(delivered)),
@@ -187,6 +184,10 @@ async fn try_once(message: &Message, target: &Target, folders: &Folders, dir: &R
                 gone.map_or(Ok(Tried::Again), |gone| gone.map(|()| Tried::Again))
             }
         };
+    }
+    if let Some((name, team)) = target.id.as_member() {
+        let message = format!("{name} has ended; `lead team add {team} {name} --resume` brings it back");
+        return Ok(Tried::Done(Delivered { outcome: "refused".to_owned(), message }));
     }
     let Some(session) = session else { return Err(CliError::NeverStarted(target.id.clone())) };
     // Whose run died without an end gets one first, with what its tools had left.

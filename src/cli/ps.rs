@@ -22,7 +22,7 @@ use crate::store::StoreError;
 use crate::store::lock::is_held;
 use crate::store::reader::lines_from_end;
 use crate::store::runtime::{Registered, list};
-use crate::store::session::{read_meta, resolve, resolve_prefix};
+use crate::store::session::{all_agents, read_meta, resolve};
 
 /// Arguments of `lead ps`.
 #[derive(Args, Debug)]
@@ -98,7 +98,7 @@ fn ended_rows(folders: &Folders, registered: &[Registered]) -> Vec<PsRow> {
         .filter(|r| r.alive || was_not_told(r))
         .filter_map(|r| AgentId::parse(&r.entry.agent_id))
         .collect();
-    let ids = resolve_prefix(&folders.config, "a").into_iter().filter(|id| !listed.contains(id));
+    let ids = all_agents(&folders.config).into_iter().filter(|id| !listed.contains(id));
     ids.filter_map(|id| ended_row(&id, folders)).collect()
 }
 

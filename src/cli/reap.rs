@@ -23,7 +23,7 @@ use crate::proc::sweep;
 use crate::store::StoreError;
 use crate::store::lock::is_held;
 use crate::store::runtime::{self, Registered, RuntimeDir, find_alive, list};
-use crate::store::session::{read_meta, resolve, resolve_prefix, undo_spawn};
+use crate::store::session::{all_agents, read_meta, resolve, undo_spawn};
 
 /// Arguments of `lead reap`.
 #[derive(Args, Debug)]
@@ -134,7 +134,7 @@ fn orphans(registered: &[Registered], dir: &RuntimeDir, dry_run: bool) -> Result
 /// Agents whose process is gone and left no outcome, and agents that never had one.
 fn agents_without_end(config: &ConfigDir, dir: &RuntimeDir, dry_run: bool) -> Result<Vec<Row>, CliError> {
     let mut rows = Vec::new();
-    for id in resolve_prefix(config, "a") {
+    for id in all_agents(config) {
         let row = |what| Row { what, id: id.to_string(), ..Row::default() };
         let Ok(files) = resolve(config, &id) else { continue };
         let path = files.transcript();

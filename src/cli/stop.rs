@@ -9,12 +9,13 @@ use clap::Args;
 use tokio::time::timeout_at;
 
 use super::caller::refuse_agents;
-use super::ended::{Fate, Lead, fate, session_of};
+use super::ended::{Fate, Lead, fate};
 use super::ended_row::EndedRow;
 use super::error::{CliError, Exit, with_causes};
 use super::folders::Folders;
 use super::lookup::{Target, find_agent, ours};
 use super::output::{self, Output};
+use super::owner::{lead_of, tidy_team};
 use super::stop_shell::{find_shell, stop_shell};
 use crate::core::frame::{Frame, Hello, PROTOCOL, build};
 use crate::core::limits::deadlines;
@@ -200,6 +201,11 @@ impl Stop {
             self.wait_until_gone().await?;
             match self.fate(lead).await? {
                 Fate::Ended(outcome) => {
+                    if lead == Lead::IsOut {
+                        let (target, note) = (self.target.clone(), self.how.reason());
+                        let tidied = tokio::task::spawn_blocking(move || tidy_team(&target.id, &target.files, note));
+                        tidied.await.map_err(panicked)?;
+                    }
                     return Ok(EndedRow::of(&outcome, read_meta(&self.target.files).ok().as_ref()));
                 }
                 Fate::NeverStarted => return Err(CliError::NeverStarted(self.target.id)),
@@ -228,10 +234,7 @@ impl Stop {
 
     /// True if its lead has taken the request. A lead that does not answer is as good as none.
     async fn ask_its_lead(&self) -> Result<bool, CliError> {
-        let Some(session) = session_of(&self.target.files) else { return Ok(false) };
-        let Some(lead) = find_alive(&self.dir, |e| e.role == "lead" && e.session == session.as_str())? else {
-            return Ok(false);
-        };
+        let Some(lead) = lead_of(&self.target.id, &self.target.files, &self.dir)? else { return Ok(false) };
         let kill = self.how == How::Kill;
         let stop = Frame::Stop { id: Some(self.target.id.clone()), kill, reason: self.how.reason().to_owned() };
         let asked = async {

@@ -1,27 +1,31 @@
 //! `lead task`: the task board of a team from a shell. Agents may look; what changes a card they do
 //! with their own tools, so they need those to do it here.
 
+use std::io;
+use std::pin::pin;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use super::caller::refuse_agents_without;
 use super::error::{CliError, Exit};
 use super::folders::Folders;
 use super::output::{self, Output};
+use super::stop::async_runtime;
 use super::task_claim;
 use super::task_row::{ListRow, TaskRow, owners, render};
 use super::task_watch::{self, WatchArgs};
 use super::teams::Teams;
-use crate::core::clock::{iso, now_ms};
-use crate::core::ids::random_uuid;
-use crate::core::team::board::{Actor, NewCard, Patch, Updated};
-use crate::core::team::payload::TaskAssignment;
-use crate::core::team::{CardId, Letter, Protocol, Status};
+use crate::core::team::board::{NewCard, Patch, Updated};
+use crate::core::team::{CardId, Status};
 use crate::core::text;
+use crate::lead::Declined;
+use crate::proc::Signals;
 use crate::store::team::Team;
+use crate::tool::tasks::{Changed, TaskError};
 
 /// Arguments of `lead task`.
 #[derive(Args, Debug)]
@@ -209,6 +213,7 @@ pub(super) fn run(args: &TaskArgs, folders: &Folders, out: &mut Output) -> Resul
 fn create(args: &CreateArgs, teams: &Teams<'_>, out: &mut Output) -> Result<Exit, CliError> {
     refuse_agents_without(&teams.runtime, "TaskCreate", "make tasks without TaskCreate")?;
     let team = teams.find(args.team.as_deref())?;
+    let desk = teams.desk(&team, &teams.speaker(&team, None)?);
     check_subject(Some(&args.subject))?;
     let new = NewCard {
         subject: args.subject.clone(),
@@ -217,7 +222,7 @@ fn create(args: &CreateArgs, teams: &Teams<'_>, out: &mut Output) -> Result<Exit
         blocked_by: args.blocked_by.clone(),
         metadata: args.metadata.clone().map(|m| m.0),
     };
-    let card = team.board().create(&new)?;
+    let card = carry_out(|cancel| async move { desk.create(new, &cancel).await })?;
     let id = card.id.ok_or_else(|| CliError::Refused("the new task has no number".to_owned()))?;
     if args.json {
         out.json(&TaskRow::of(id, &card))?;
@@ -270,38 +275,45 @@ fn update(args: &UpdateArgs, teams: &Teams<'_>, out: &mut Output) -> Result<Exit
         let hint = "say what is to become of it, such as --status completed";
         return Err(CliError::usage("nothing was to be changed").with_hint(hint));
     }
-    let roster = team.roster()?;
-    let actor = if speaker.is_member { Actor::Member(&speaker.name) } else { Actor::Main };
-    let updated = team.board().update(args.task, &patch, actor, Some(&roster.names()))?;
-    tell_owner(&team, args.task, &updated, &speaker.name);
+    let (desk, task) = (teams.desk(&team, &speaker), args.task);
+    let Changed { updated, untold } = carry_out(|cancel| async move { desk.update(task, patch, &cancel).await })?;
+    if let (Some(owner), Some(why)) = (&updated.new_owner, untold) {
+        output::tell(&text::for_terminal(&format!("lead: {owner} was not told of it: {why}")));
+    }
     print_updated(args.task, &updated, args.json, out)?;
     Ok(Exit::Success)
 }
 
-/// Tells a new owner. The card is its own whether or not it hears of that.
-fn tell_owner(team: &Team, id: CardId, updated: &Updated, from: &str) {
-    let Some(owner) = updated.new_owner.as_deref().filter(|owner| *owner != from) else { return };
-    let sent_ms = now_ms();
-    let assignment = Protocol::TaskAssignment(TaskAssignment {
-        task_id: id.to_string(),
-        subject: updated.card.subject.clone(),
-        description: updated.card.description.clone(),
-        assigned_by: from.to_owned(),
-        timestamp: iso(sent_ms),
-    });
-    let letter = Letter {
-        to: owner.to_owned(),
-        from: from.to_owned(),
-        text: assignment.to_text(),
-        summary: None,
-        color: None,
-        sent_ms,
-        msg_id: random_uuid(),
-    };
-    if let Err(error) = team.send(&letter) {
-        let why = super::error::with_causes(&error);
-        output::tell(&text::for_terminal(&format!("lead: {owner} was not told of it: {why}")));
-    }
+/// Does what may wait for hooks. A signal ends them, and then nothing is done.
+fn carry_out<T, F>(work: impl FnOnce(CancellationToken) -> F) -> Result<T, CliError>
+where
+    F: Future<Output = Result<T, TaskError>>,
+{
+    let cancel = CancellationToken::new();
+    let mut interrupted = None;
+    let done = async_runtime()?.block_on(async {
+        let listening = Signals::listen().map_err(|source| CliError::System { action: "listen to signals", source });
+        let mut signals = listening?;
+        let mut work = pin!(work(cancel.clone()));
+        loop {
+            tokio::select! {
+                done = &mut work => return Ok::<_, CliError>(done),
+                signal = signals.recv() => {
+                    interrupted = Some(signal);
+                    cancel.cancel();
+                }
+            }
+        }
+    })?;
+    done.map_err(|error| match (error, interrupted) {
+        (TaskError::Cancelled { .. }, Some(signal)) => Declined::Interrupted(signal).into(),
+        (TaskError::Team(error), _) => error.into(),
+        (TaskError::Hook { event, words }, _) => CliError::Refused(format!("a {} hook says: {words}", event.as_str())),
+        (error @ TaskError::Cancelled { .. }, _) => CliError::Refused(error.to_string()),
+        (TaskError::Broken(error), _) => {
+            CliError::System { action: "work at the task board", source: io::Error::other(error) }
+        }
+    })
 }
 
 fn print_updated(id: CardId, updated: &Updated, json: bool, out: &mut Output) -> Result<(), CliError> {

@@ -1,5 +1,5 @@
-//! `lead team`: teams made, listed, shown and deleted from a shell. How a script joins one and how
-//! it sends mail is in `team_join` and `team_send`.
+//! `lead team`: teams made, listed and shown from a shell. What is done with their members is in
+//! `team_add`, `team_end`, `team_join` and `team_send`, how they end in `team_delete`.
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -9,15 +9,16 @@ use super::error::{CliError, Exit};
 use super::folders::Folders;
 use super::output::{self, Output};
 use super::table::{self, Align};
+use super::team_add::{self, AddArgs, AdoptArgs};
+use super::team_delete::{self, DeleteArgs};
+use super::team_end::{self, KillArgs, PaneArgs, ShutdownArgs};
 use super::team_join::{self, JoinArgs};
 use super::team_send::{self, SendArgs};
 use super::team_show::{self, ShowArgs};
-use super::teams::{State, Teams};
+use super::teams::Teams;
 use crate::core::clock;
-use crate::core::team::Roster;
-use crate::core::team::roster::Backend;
-use crate::core::text;
-use crate::store::team::{Holder, NewTeam, Team, all, create, delete};
+use crate::endpoint::MemberState;
+use crate::store::team::{NewTeam, Team, all, create};
 
 /// Arguments of `lead team`.
 #[derive(Args, Debug)]
@@ -38,8 +39,20 @@ enum TeamVerb {
     List(ListArgs),
     /// Show one team: its members and how far its tasks are
     Show(ShowArgs),
+    /// Let a running session lead a team that has no lead
+    Adopt(AdoptArgs),
     /// Delete a team with its mail and its tasks
     Delete(DeleteArgs),
+    /// Add a member, or bring back one that has ended
+    Add(Box<AddArgs>),
+    /// Ask a member to end
+    Shutdown(ShutdownArgs),
+    /// End a member by force
+    Kill(KillArgs),
+    /// Take a member's pane out of sight
+    Hide(PaneArgs),
+    /// Bring a hidden pane back
+    Unhide(PaneArgs),
     /// Make a script a member
     Join(JoinArgs),
     /// Send a message to a member, or to all
@@ -65,18 +78,6 @@ struct ListArgs {
     json: bool,
 }
 
-#[derive(Args, Debug)]
-struct DeleteArgs {
-    /// The team
-    team: String,
-    /// Delete it even if members or its lead still work
-    #[arg(long)]
-    force: bool,
-    /// Print JSON: one object
-    #[arg(long)]
-    json: bool,
-}
-
 impl TeamArgs {
     /// Whether JSON is wanted.
     pub(super) fn json(&self) -> bool {
@@ -85,6 +86,11 @@ impl TeamArgs {
             TeamVerb::List(args) => args.json,
             TeamVerb::Show(args) => args.json,
             TeamVerb::Delete(args) => args.json,
+            TeamVerb::Adopt(args) => args.json,
+            TeamVerb::Add(args) => args.json,
+            TeamVerb::Shutdown(args) => args.member.json,
+            TeamVerb::Kill(args) => args.member.json,
+            TeamVerb::Hide(args) | TeamVerb::Unhide(args) => args.member.json,
             TeamVerb::Join(args) => args.json,
             TeamVerb::Send(args) => args.json,
         }
@@ -97,7 +103,13 @@ pub(super) fn run(args: &TeamArgs, folders: &Folders, out: &mut Output) -> Resul
         TeamVerb::Create(args) => make(args, &teams, out),
         TeamVerb::List(args) => list(args, &teams, out),
         TeamVerb::Show(args) => team_show::run(args, &teams, out),
-        TeamVerb::Delete(args) => remove(args, &teams, out),
+        TeamVerb::Adopt(args) => team_add::adopt(args, &teams, out),
+        TeamVerb::Delete(args) => team_delete::run(args, &teams, out),
+        TeamVerb::Add(args) => team_add::add(args, &teams, out),
+        TeamVerb::Shutdown(args) => team_end::shutdown(args, &teams, out),
+        TeamVerb::Kill(args) => team_end::kill(args, &teams, out),
+        TeamVerb::Hide(args) => team_end::show_pane(args, false, &teams, out),
+        TeamVerb::Unhide(args) => team_end::show_pane(args, true, &teams, out),
         TeamVerb::Join(args) => team_join::run(args, &teams, out),
         TeamVerb::Send(args) => team_send::run(args, &teams, out),
     }
@@ -206,82 +218,8 @@ fn row(team: &Team, teams: &Teams<'_>) -> Result<Row, CliError> {
     row.created_ms = head.created_at;
     for member in roster.members() {
         row.members += 1;
-        let works = matches!(teams.state(team, &roster, member)?, State::Running(_) | State::External(_));
+        let works = matches!(teams.state(team, &roster, member)?, MemberState::Running(_) | MemberState::External(_));
         row.alive += usize::from(works);
     }
     Ok(row)
-}
-
-fn remove(args: &DeleteArgs, teams: &Teams<'_>, out: &mut Output) -> Result<Exit, CliError> {
-    #[derive(Serialize)]
-    struct Removed {
-        name: String,
-        deleted: bool,
-        /// Those that worked when it was deleted by force.
-        working: Vec<String>,
-    }
-    refuse_agents(&teams.runtime, "delete teams")?;
-    let team = teams.find(Some(&args.team))?;
-    let name = team.name();
-    let working = working(&team, teams)?;
-    if !working.is_empty() && !args.force {
-        return Err(CliError::Refused(format!(
-            "team {name:?} is in use: {}; stop them first, or delete it with --force",
-            working.join(", ")
-        )));
-    }
-    let scripts = scripts(&team);
-    delete(&team)?;
-    for script in scripts {
-        // What a dead one left; a living one takes its own away when it ends.
-        if let Ok(Holder::Dead) = team.holder(&script)
-            && let Ok(hold) = team.hold(&script)
-        {
-            hold.end();
-        }
-    }
-    if !working.is_empty() {
-        output::tell(&text::for_terminal(&format!("lead: still at work: {}", working.join(", "))));
-    }
-    if args.json {
-        out.json(&Removed { name, deleted: true, working })?;
-    } else {
-        out.line(&format!("{name}  deleted"))?;
-    }
-    Ok(Exit::Success)
-}
-
-/// Who would lose something, in words. Of a roster that can't be read only the lead is known.
-fn working(team: &Team, teams: &Teams<'_>) -> Result<Vec<String>, CliError> {
-    let mut found = Vec::new();
-    if let Some(leader) = team.leader()? {
-        found.push(leader.map_or_else(
-            || "its lead".to_owned(),
-            |l| format!("its lead (pid {}, session {}, {})", l.pid, l.session, l.address),
-        ));
-    }
-    let Ok(roster) = team.roster() else { return Ok(found) };
-    for member in roster.members() {
-        match teams.state(team, &roster, member)? {
-            // Told already.
-            State::Running(_) if member.is_lead() => {}
-            State::Running(Some(pid)) | State::External(Some(pid)) => {
-                found.push(format!("{} (pid {pid})", member.name));
-            }
-            State::Running(None) => found.push(member.name.clone()),
-            State::Unknown => {
-                found.push(format!("{} (of another program, which does not tell whether it lives)", member.name));
-            }
-            State::External(None) | State::Gone => {}
-        }
-    }
-    Ok(found)
-}
-
-fn scripts(team: &Team) -> Vec<String> {
-    let of = |roster: Roster| {
-        let scripts = roster.members().filter(|m| m.backend() == Backend::External);
-        scripts.map(|m| m.name.clone()).collect()
-    };
-    team.roster().map(of).unwrap_or_default()
 }

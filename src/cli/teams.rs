@@ -1,57 +1,37 @@
 //! What the verbs of teams share: whether there are teams, which one is meant, who acts in it, and
 //! which of its members live.
 
+use std::path::PathBuf;
+
 use super::caller::caller;
 use super::error::CliError;
 use super::folders::Folders;
 use super::options;
+use super::output;
 use crate::core::env;
+use crate::core::hook::HookSet;
 use crate::core::ids::AgentId;
 use crate::core::limits::Durability;
 use crate::core::team::roster::{Backend, HEADLESS};
 use crate::core::team::{Member, Roster};
-use crate::endpoint::Identity;
-use crate::proc::pid_with_argument;
+use crate::core::text;
+pub(super) use crate::endpoint::MemberState as State;
+use crate::endpoint::{Identity, alive_test, member_state};
+use crate::hook::{HookPlace, Hooks};
+use crate::permission::Mode;
+use crate::settings::Loaded;
 use crate::store::runtime::{RuntimeDir, find_alive};
-use crate::store::team::{Holder, Team, TeamError};
+use crate::store::team::{Team, TeamError};
+use crate::tool::tasks::TaskDesk;
 
 /// The teams of this config folder.
 pub(super) struct Teams<'a> {
     pub folders: &'a Folders,
     pub runtime: RuntimeDir,
     pub durability: Durability,
-}
-
-/// Whether a member works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    /// Its process lives, as far as is known which.
-    Running(Option<i32>),
-    /// It is a script, of a living command or of none.
-    External(Option<i32>),
-    /// Its process is gone.
-    Gone,
-    /// Another program runs it, and nobody can say from outside.
-    Unknown,
-}
-
-impl State {
-    pub(super) fn as_str(self) -> &'static str {
-        match self {
-            Self::Running(_) => "running",
-            Self::External(_) => "external",
-            Self::Gone => "gone",
-            Self::Unknown => "unknown",
-        }
-    }
-
-    /// Its process.
-    pub(super) fn pid(self) -> Option<i32> {
-        match self {
-            Self::Running(pid) | Self::External(pid) => pid,
-            Self::Gone | Self::Unknown => None,
-        }
-    }
+    /// The user's.
+    hooks: HookSet,
+    hook_warnings: Vec<String>,
 }
 
 /// Who says or does something in a team.
@@ -67,12 +47,13 @@ pub(super) struct Speaker {
 impl<'a> Teams<'a> {
     /// Fails if teams are turned off.
     pub(super) fn of(folders: &'a Folders) -> Result<Self, CliError> {
-        let settings = options::load(&folders.cwd, None, folders)?.settings;
+        let Loaded { settings, hook_warnings, .. } = options::load(&folders.cwd, None, folders)?;
         let set = settings.env.get(env::TEAMS_DISABLED).map(String::as_str);
         if set.or_else(|| folders.variable(env::TEAMS_DISABLED)).is_some_and(env::truthy) {
             return Err(CliError::TeamsOff);
         }
-        Ok(Self { folders, runtime: folders.open_runtime()?, durability: settings.lead.durability })
+        let (durability, hooks) = (settings.lead.durability, settings.hooks);
+        Ok(Self { folders, runtime: folders.open_runtime()?, durability, hooks, hook_warnings })
     }
 
     /// The team of this name, else the one this process was started for. None is made up.
@@ -110,37 +91,36 @@ impl<'a> Teams<'a> {
 
     /// Whether a member works.
     pub(super) fn state(&self, team: &Team, roster: &Roster, member: &Member) -> Result<State, CliError> {
-        let found = |pid: Option<i32>| pid.map_or(State::Gone, |pid| State::Running(Some(pid)));
-        if member.backend() == Backend::External {
-            return Ok(match team.holder(&member.name)? {
-                Holder::Alive(pid) => State::External(pid),
-                Holder::Nobody => State::External(None),
-                Holder::Dead => State::Gone,
-            });
-        }
-        if member.is_lead() && roster.head().lead.is_some() {
-            return Ok(match team.leader()? {
-                Some(leader) => State::Running(leader.map(|l| l.pid)),
-                None => State::Gone,
-            });
-        }
-        if let Some(address) = &member.socket {
-            return Ok(found(find_alive(&self.runtime, |e| e.address == *address)?.map(|r| r.entry.pid)));
-        }
-        // Of another program. One in a pane says who it is in its arguments, others are in a process
-        // that does not.
-        let in_pane = member.backend() == Backend::Tmux
-            || member.tmux_pane_id.as_deref().is_some_and(|pane| pane.starts_with('%'));
-        Ok(match (in_pane, &member.agent_id) {
-            (true, Some(id)) => found(pid_with_argument("--agent-id", id)),
-            _ => State::Unknown,
-        })
+        Ok(member_state(&self.runtime, team, roster, member)?)
     }
 
     /// For [`Team::life`]: only those are dead of whom that is known.
     pub(super) fn is_alive(&self, team: &Team, member: &Member) -> bool {
-        let state = team.roster().map_err(CliError::from).and_then(|roster| self.state(team, &roster, member));
-        !matches!(state, Ok(State::Gone))
+        alive_test(&self.runtime, team)(member)
+    }
+
+    /// The board of a team, for whoever calls. What is wrong with the user's hooks is told.
+    pub(super) fn desk(&self, team: &Team, speaker: &Speaker) -> TaskDesk {
+        let warnings = self.hook_warnings.iter();
+        warnings.for_each(|warning| output::tell(&text::for_terminal(&format!("lead: warning: {warning}"))));
+        let place = HookPlace {
+            session: self.folders.variable(env::SESSION_ID).unwrap_or_default().to_owned(),
+            transcript: PathBuf::new(),
+            cwd: self.folders.cwd.clone(),
+            permission_mode: Mode::default().as_str().to_owned(),
+        };
+        // Nobody's, as far as models are concerned: what a tool's shell has, its hooks may have.
+        let vars = self.folders.environment.iter().filter(|(name, _)| !env::MODEL_CREDENTIALS.contains(&name.as_str()));
+        TaskDesk {
+            board: team.board(),
+            team: Some(team.clone()),
+            me: speaker.name.clone(),
+            colour: speaker.color.clone(),
+            is_lead: !speaker.is_member,
+            hooks: Hooks::new(self.hooks.clone(), place, vars.cloned().collect()),
+            nudge: false,
+            is_alive: alive_test(&self.runtime, team),
+        }
     }
 }
 

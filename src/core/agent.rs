@@ -143,6 +143,9 @@ pub struct Meta {
     /// Permission mode, as resolved at spawn.
     #[serde(default)]
     pub permission_mode: Option<String>,
+    /// The mode of its own that it was given, if its lead's does not decide alone; of members.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_mode: Option<String>,
     /// Names of its tools.
     #[serde(default)]
     pub pool: Option<Vec<String>>,

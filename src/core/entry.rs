@@ -107,6 +107,12 @@ pub struct Place {
     pub version: String,
     /// `HEAD` outside git.
     pub git_branch: String,
+    /// The team of a member.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub team_name: Option<String>,
+    /// Its name there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_name: Option<String>,
 }
 
 /// `message` of a line: what the model is sent, and for replies what the API said about them.

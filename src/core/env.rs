@@ -24,6 +24,10 @@ pub const DISABLE_BACKGROUND: &str = "CLAUDE_CODE_DISABLE_BACKGROUND_TASKS";
 pub const DISABLE_BUILTIN_AGENTS: &str = "CLAUDE_AGENT_SDK_DISABLE_BUILTIN_AGENTS";
 /// There are no teams.
 pub const TEAMS_DISABLED: &str = "CLAUDE_CODE_EXPERIMENTAL_AGENT_TEAMS_DISABLED";
+/// The task list of a session, in place of its team's or its own.
+pub const TASK_LIST_ID: &str = "CLAUDE_CODE_TASK_LIST_ID";
+/// Set for hooks: the project's root.
+pub const PROJECT_DIR: &str = "CLAUDE_PROJECT_DIR";
 /// Model of the session where neither flag nor settings name one.
 pub const MODEL: &str = "ANTHROPIC_MODEL";
 /// Key of the Messages API, sent as `x-api-key`.
@@ -36,6 +40,10 @@ pub const BASE_URL: &str = "ANTHROPIC_BASE_URL";
 pub const HTTPS_PROXIES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
 /// Hosts that are reached without a proxy, the first that is set counts.
 pub const NO_PROXIES: [&str; 2] = ["NO_PROXY", "no_proxy"];
+/// Nothing is coloured if it is set and not empty.
+pub const NO_COLOR: &str = "NO_COLOR";
+/// The kind of terminal; nothing is drawn on one that is `dumb`.
+pub const TERM: &str = "TERM";
 /// Set for tools: this is an agent's shell.
 pub const CLAUDECODE: &str = "CLAUDECODE";
 /// Set for tools: the session.

@@ -35,11 +35,15 @@ pub enum Fault {
     ProcessBeforeReady,
     /// The agent is ready, `async_launched` is not recorded yet.
     ReadyBeforeLaunched,
+    /// Mail is read and has its ids, it is not written into the transcript yet.
+    MailBeforeEntry,
+    /// Mail is in the transcript, it is not marked read yet.
+    EntryBeforeMark,
 }
 
 impl Fault {
     /// All points.
-    pub const ALL: [Fault; 14] = [
+    pub const ALL: [Fault; 16] = [
         Self::ReplyBeforeTools,
         Self::ToolsBeforeResults,
         Self::ResultsBeforeModel,
@@ -54,6 +58,8 @@ impl Fault {
         Self::MetaBeforeProcess,
         Self::ProcessBeforeReady,
         Self::ReadyBeforeLaunched,
+        Self::MailBeforeEntry,
+        Self::EntryBeforeMark,
     ];
 
     /// Its name in `LEAD_FAULT`.
@@ -73,6 +79,8 @@ impl Fault {
             Self::MetaBeforeProcess => "meta_before_process",
             Self::ProcessBeforeReady => "process_before_ready",
             Self::ReadyBeforeLaunched => "ready_before_launched",
+            Self::MailBeforeEntry => "mail_before_entry",
+            Self::EntryBeforeMark => "entry_before_mark",
         }
     }
 }

@@ -79,6 +79,10 @@ pub(super) struct FlatTalk<W> {
     version: String,
     #[serde(default)]
     git_branch: String,
+    #[serde(default)]
+    team_name: Option<String>,
+    #[serde(default)]
+    agent_name: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -123,6 +127,8 @@ impl<W: Words> From<FlatTalk<W>> for Talk {
                 session_id: flat.session_id,
                 version: flat.version,
                 git_branch: flat.git_branch,
+                team_name: flat.team_name,
+                agent_name: flat.agent_name,
             },
         }
     }

@@ -10,10 +10,12 @@ use serde_json::Value;
 
 use super::agent::{LiveState, Owner, Progress, RegistryEntry};
 use super::entry::Place;
+use super::hook::HookSet;
 use super::ids::{AgentId, SessionId, ShellId};
 use super::knowledge::Knowledge;
 use super::provider::ProviderAccess;
 use super::question::{OpenQuestion, Question, Verdict};
+use super::team::Protocol;
 
 /// The protocol's number. Peers of another number are refused.
 pub const PROTOCOL: u32 = 1;
@@ -176,6 +178,11 @@ pub enum Frame {
         #[serde(default)]
         always: bool,
     },
+    /// Owner ↔ teammate: what their runtimes tell each other (spec 3.4). Its authority is the link's.
+    Protocol {
+        /// The message.
+        message: Box<Protocol>,
+    },
     /// Agent → owner: the outcome line of this run is on disk (a hint; the line counts).
     Outcome {
         /// The run.
@@ -298,7 +305,7 @@ pub struct ModelWait {
 /// What an agent is told first in a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prompt {
-    /// The text.
+    /// The text; empty = nothing is said: a member is brought back and goes on.
     pub text: String,
     /// Duplicate guard, when it is a message that resumed the agent.
     #[serde(default)]
@@ -376,6 +383,39 @@ pub struct AgentConfig {
     /// What people wrote down for it.
     #[serde(default)]
     pub knowledge: Knowledge,
+    /// The user's hooks.
+    #[serde(default)]
+    pub hooks: HookSet,
+    /// Its team, if it is a member of one.
+    #[serde(default)]
+    pub membership: Option<Box<Membership>>,
+}
+
+/// What a member knows of its place in a team. Its transcript is a session of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Membership {
+    /// The team's name, which is that of its folder too.
+    pub team: String,
+    /// The member's exact name.
+    pub name: String,
+    /// Its colour.
+    pub color: String,
+    /// Its own session.
+    pub session: SessionId,
+    /// The task list, if it is not the team's own.
+    #[serde(default)]
+    pub task_list: Option<String>,
+    /// How long it waits for another lead when its own is gone (`lead.orphanTtl`).
+    pub orphan_ttl_ms: u64,
+    /// What stands at the end of the prompts of agents that it starts: places, skills, instructions.
+    #[serde(default)]
+    pub agents_prompt: String,
+    /// Most agents of its own that live at a time (`lead.maxAgents`), and that it starts in all.
+    #[serde(default)]
+    pub max_agents: (usize, usize),
+    /// Whether it shows itself in the terminal that it was started in.
+    #[serde(default)]
+    pub has_pane: bool,
 }
 
 fn yes() -> bool {

@@ -1,5 +1,5 @@
-//! Identities. An [`AgentId`] is `a-` + 16 hex digits, a [`ShellId`] `b-` + 8; as long as they are only
-//! taken from `parse` or `random`, they are always safe in a file name.
+//! Identities. An [`AgentId`] is `a-` + 16 hex digits, or `name@team` of a member; a [`ShellId`] `b-` + 8.
+//! As long as they are only taken from `parse`, `member` or `random`, they are always safe in a file name.
 
 use std::fmt;
 
@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 /// Longest name of an agent, team or member, bytes.
 pub const NAME_BYTES: usize = 64;
 
-/// `a-` + 16 lower-case hex digits; `a` + 16 hex (other readers' form) is accepted when parsing.
+/// `a-` + 16 lower-case hex digits; `a` + 16 hex (other readers' form) is accepted when parsing. Of a
+/// member of a team `name@team`, both of them names of ours.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct AgentId(String);
@@ -20,8 +21,21 @@ impl AgentId {
         Self(format!("a-{}", &hex[..16]))
     }
 
-    /// Reads `a-<16 hex>` or `a<16 hex>`; anything else is `None`.
+    /// A member of a team; `None` unless both names are of the kind that we give ([`is_plain_name`]).
+    pub fn member(name: &str, team: &str) -> Option<Self> {
+        (is_plain_name(name) && is_plain_name(team)).then(|| Self(format!("{name}@{team}")))
+    }
+
+    /// Name and team of a member; `None` of any other agent.
+    pub fn as_member(&self) -> Option<(&str, &str)> {
+        self.0.split_once('@')
+    }
+
+    /// Reads `a-<16 hex>`, `a<16 hex>` or `name@team`; anything else is `None`.
     pub fn parse(text: &str) -> Option<Self> {
+        if let Some((name, team)) = text.split_once('@') {
+            return Self::member(name, team);
+        }
         let hex = text.strip_prefix("a-").or_else(|| text.strip_prefix('a'))?;
         is_lower_hex(hex, 16).then(|| Self(format!("a-{hex}")))
     }
@@ -31,15 +45,19 @@ impl AgentId {
         &self.0
     }
 
-    /// The 16 hex digits alone.
-    pub fn hex(&self) -> &str {
-        &self.0[2..]
+    /// `a<16 hex>`, as other programs write it; of a member its id.
+    pub fn undashed(&self) -> String {
+        match self.0.strip_prefix("a-").filter(|_| self.as_member().is_none()) {
+            Some(hex) => format!("a{hex}"),
+            None => self.0.clone(),
+        }
     }
 
     /// `agent-a<16 hex>`: the stem of the transcript and its companions (the dash of the id is
-    /// dropped, since other readers know that form).
+    /// dropped, since other readers know that form). The transcript of a member is that of its session,
+    /// which is found by its link or the roster.
     pub fn file_stem(&self) -> String {
-        format!("agent-a{}", self.hex())
+        format!("agent-{}", self.undashed())
     }
 }
 
@@ -235,6 +253,16 @@ mod tests {
             assert_eq!(AgentId::parse(bad), None, "{bad}");
         }
         assert!(AgentId::parse(AgentId::random().as_str()).is_some());
+    }
+
+    #[test]
+    fn members_are_agents_too() {
+        let id = AgentId::parse("a-b_2@team-1").unwrap();
+        assert_eq!((id.as_member(), id.undashed()), (Some(("a-b_2", "team-1")), "a-b_2@team-1".to_owned()));
+        assert_eq!(AgentId::random().as_member(), None);
+        for bad in ["@", "a@", "@b", "../a@b", "a@b/c", "a@b@c", "a@-b", "\n@b", "研@b"] {
+            assert_eq!(AgentId::parse(bad), None, "{bad}");
+        }
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub const ENTRY_BYTES: usize = 16 << 20;
 pub const TOOL_OUTPUT_CHARS: usize = 30_000;
 /// Bytes of a tool's output that are kept in a file.
 pub const TOOL_OUTPUT_BYTES: usize = 64 << 20;
+/// Characters of what a hook says that a model sees.
+pub const HOOK_CHARS: usize = 10_000;
 /// Background shells that one agent runs at a time.
 pub const BACKGROUND_SHELLS: usize = 100;
 /// Largest file that is changed by `Edit`, bytes; the content of larger ones is not remembered.
@@ -48,6 +50,9 @@ pub const WEB_BODY_BYTES: usize = 10 << 20;
 pub const WEB_TEXT_BYTES: usize = 100_000;
 /// Messages waiting in one agent.
 pub const PENDING_MESSAGES: usize = 1024;
+
+/// Panes that wait to be opened.
+pub const PANES_WAITING: usize = 256;
 
 /// Longest text of a mailbox message, bytes.
 pub const MAIL_TEXT_BYTES: usize = 64 << 10;
@@ -141,6 +146,8 @@ deadlines! {
     reply = 5000;
     /// Reply to a `Deliver` that may resume an agent.
     resume = 15000;
+    /// One call of tmux, however many panes it opens.
+    tmux = 10000;
     /// Stop ladder: from the request to SIGTERM.
     stop_ask = 2000;
     /// Stop ladder: from SIGTERM to SIGKILL.
@@ -157,6 +164,8 @@ deadlines! {
     state_write = 200;
     /// Between two messages of one sender, on average over a second.
     message_interval = 50;
+    /// A hook that sets no limit of its own.
+    hook = 60000;
     /// Draining a tool's output after its end.
     drain = 500;
     /// A connection to a model's provider or a web page's server, name look-up included.

@@ -59,6 +59,13 @@ pub fn text_of(content: &[Block]) -> String {
     text
 }
 
+/// What of a tool's `input` tells a person most: the value of the key that names what it works on, else all.
+pub fn telling_input(input: &Value) -> String {
+    let telling = ["command", "file_path", "pattern", "path", "description", "to", "task_id", "prompt", "query"];
+    let told = telling.iter().find_map(|key| input.get(key)?.as_str());
+    told.map_or_else(|| input.to_string(), str::to_owned)
+}
+
 /// One content block.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]

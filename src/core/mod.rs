@@ -9,6 +9,7 @@ pub mod env;
 pub mod fault;
 mod flat;
 pub mod frame;
+pub mod hook;
 pub mod ids;
 pub mod knowledge;
 pub mod limits;

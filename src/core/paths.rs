@@ -67,6 +67,9 @@ impl ConfigDir {
     }
 }
 
+/// The folder of a session in which its agents' transcripts are.
+const SUBAGENTS: &str = "subagents";
+
 /// Files that belong to one session, beside its transcript.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionFiles {
@@ -91,7 +94,7 @@ impl SessionFiles {
 
     /// `<session>/subagents/`.
     pub fn subagents(&self) -> PathBuf {
-        self.folder().join("subagents")
+        self.folder().join(SUBAGENTS)
     }
 
     /// `<session>/tool-results/`.
@@ -138,8 +141,13 @@ impl AgentFiles {
     }
 
     /// The transcript of the session it belongs to: `…/<session>/subagents/x.jsonl` → `…/<session>.jsonl`.
+    /// A member's is a session of its own.
     pub fn session_transcript(&self) -> Option<PathBuf> {
-        Some(self.transcript.parent()?.parent()?.with_extension("jsonl"))
+        let folder = self.transcript.parent()?;
+        if folder.file_name().is_some_and(|name| name == SUBAGENTS) {
+            return Some(folder.parent()?.with_extension("jsonl"));
+        }
+        Some(self.transcript.clone())
     }
 
     /// The id in the file name.
@@ -189,5 +197,8 @@ mod tests {
         assert_eq!(files.stop_marker(2), Path::new("/c/projects/p/s/subagents/agent-a1a2b3c4d5e6f7890.2.stop"));
         assert_eq!(files.session_transcript(), Some(PathBuf::from("/c/projects/p/s.jsonl")));
         assert_eq!(files.agent_id(), Some(id));
+        let member = AgentFiles::of("/c/projects/p/m.jsonl");
+        assert_eq!(member.session_transcript(), Some(PathBuf::from("/c/projects/p/m.jsonl")));
+        assert_eq!(member.stop_marker(1), Path::new("/c/projects/p/m.1.stop"));
     }
 }

@@ -25,6 +25,11 @@ pub struct Question {
 pub enum Verdict {
     /// The call runs.
     Allow,
+    /// The call runs, and its agent works in this permission mode from now on: its plan is approved.
+    AllowIn {
+        /// The mode.
+        mode: String,
+    },
     /// It does not.
     Deny {
         /// Why, in words for the model.

@@ -119,7 +119,7 @@ fn open(welcome: &Welcome, role: &str) -> Result<Opened, EndpointError> {
         role: role.to_owned(),
         agent_id: config.id.as_str().to_owned(),
         name: config.name.clone(),
-        team: None,
+        team: config.membership.as_ref().map(|m| m.team.clone()),
         session: config.session.as_str().to_owned(),
         cwd: config.cwd.to_string_lossy().into_owned(),
         config_dir: config.config_dir.to_string_lossy().into_owned(),

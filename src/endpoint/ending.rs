@@ -1,11 +1,10 @@
-//! The end of a worker's run, by its last turn or from outside: sweep, outcome line, event, exit, in
+//! The end of an agent's run, by its last turn or from outside: sweep, outcome line, event, exit, in
 //! the order that makes it happen exactly once (spec 4.2).
 
 use std::time::Duration;
 
-use super::error::EndpointError;
+use super::agent::Agent;
 use super::shells::joined;
-use super::worker::Worker;
 use crate::agent::{Event as AgentEvent, TurnEnd};
 use crate::core::agent::{Outcome, RowState, RunStatus, RunUsage};
 use crate::core::clock;
@@ -23,7 +22,17 @@ pub(super) struct Stop {
     pub(super) signal: Option<StopSignal>,
 }
 
-impl Worker {
+/// How a run ends.
+pub struct RunEnding {
+    /// Whether it did what it was for.
+    pub status: RunStatus,
+    /// Its last words.
+    pub result: Option<String>,
+    /// Why it ended otherwise.
+    pub error: Option<String>,
+}
+
+impl Agent {
     pub(super) fn on_signal(&mut self, signal: StopSignal) {
         // Whoever stops an agent says so, and why, before the first signal.
         let (status, reason) = match std::fs::read_to_string(self.files.stop_marker(self.config.run)) {
@@ -51,9 +60,21 @@ impl Worker {
         self.publish();
     }
 
+    /// Its team is gone, and with it what it was for.
+    pub fn lose_team(&mut self) {
+        self.begin_stop(RunStatus::Killed, "its team was deleted".to_owned(), None);
+    }
+
     /// The end of the run, in the order that makes it happen exactly once: shells, sweep, outcome
     /// line, event, exit.
-    pub(super) async fn finish(mut self, end: TurnEnd) -> Result<u8, EndpointError> {
+    pub async fn finish(&mut self, end: TurnEnd) -> u8 {
+        let ending = self.verdict(end);
+        self.finish_as(ending).await
+    }
+
+    /// The same, with an end that its last turn does not tell.
+    pub async fn finish_as(&mut self, ending: RunEnding) -> u8 {
+        let RunEnding { status, result, error } = ending;
         fault::point(Fault::FinalBeforeOutcome);
         self.ending = true;
         let progress = self.driver.progress().clone();
@@ -66,7 +87,6 @@ impl Worker {
             Vec::new()
         };
         let leftovers = joined(std::mem::take(&mut self.leftovers), swept);
-        let (status, result, error) = self.verdict(end);
         let signal = self.stop.as_ref().and_then(|s| s.signal);
         let outcome = Outcome {
             agent_id: self.config.id.clone(),
@@ -87,7 +107,7 @@ impl Worker {
             uuid: ids::random_uuid(),
             timestamp: clock::iso(clock::now_ms()),
             session_id: self.config.session.as_str().to_owned(),
-            is_sidechain: true,
+            is_sidechain: self.config.membership.is_none(),
         };
         self.write_outcome(outcome, status).await;
         fault::point(Fault::OutcomeBeforeEvent);
@@ -95,11 +115,11 @@ impl Worker {
         let _ = self.owner.link.flush(deadlines().reply).await;
         fault::point(Fault::EventBeforeExit);
         drop(self.registration.take());
-        Ok(match (signal, status) {
+        match (signal, status) {
             (Some(signal), _) => signal.exit_code(),
             (None, RunStatus::Completed) => 0,
             (None, _) => 1,
-        })
+        }
     }
 
     /// A full disk keeps the agent alive until its outcome is written or it is killed.
@@ -120,20 +140,36 @@ impl Worker {
         self.state.state = status.into();
     }
 
-    fn verdict(&self, end: TurnEnd) -> (RunStatus, Option<String>, Option<String>) {
-        let partial = Some(self.driver.last_text().to_owned()).filter(|t| !t.trim().is_empty());
-        if let Some(stop) = &self.stop {
-            return (stop.status, partial, Some(stop.error.clone()));
+    fn verdict(&self, end: TurnEnd) -> RunEnding {
+        if let Some(stopped) = self.stopped() {
+            return stopped;
         }
-        match end {
-            TurnEnd::Answer { text, .. } if !text.trim().is_empty() => (RunStatus::Completed, Some(text), None),
-            TurnEnd::Answer { .. } => (RunStatus::Failed, partial, Some("it ended without a final answer".to_owned())),
+        let (result, error) = match end {
+            TurnEnd::Answer { text, .. } if !text.trim().is_empty() => {
+                return RunEnding { status: RunStatus::Completed, result: Some(text), error: None };
+            }
+            TurnEnd::Answer { .. } => (self.partial(), "it ended without a final answer".to_owned()),
             TurnEnd::MaxTurns => {
                 let limit = self.config.max_turns.unwrap_or_default();
-                (RunStatus::Failed, partial, Some(format!("it reached its limit of {limit} turns")))
+                (self.partial(), format!("it reached its limit of {limit} turns"))
             }
-            TurnEnd::Failed { message, .. } => (RunStatus::Failed, partial, Some(message)),
-            TurnEnd::Cancelled => (RunStatus::Killed, partial, Some("stopped".to_owned())),
-        }
+            TurnEnd::Failed { message, .. } => (self.partial(), message),
+            TurnEnd::Cancelled => {
+                let error = Some("stopped".to_owned());
+                return RunEnding { status: RunStatus::Killed, result: self.partial(), error };
+            }
+        };
+        RunEnding { status: RunStatus::Failed, result, error: Some(error) }
+    }
+
+    /// The end of one that is being stopped from outside.
+    pub fn stopped(&self) -> Option<RunEnding> {
+        let stop = self.stop.as_ref()?;
+        Some(RunEnding { status: stop.status, result: self.partial(), error: Some(stop.error.clone()) })
+    }
+
+    /// The latest text it said, if any.
+    pub fn partial(&self) -> Option<String> {
+        Some(self.driver.last_text().to_owned()).filter(|t| !t.trim().is_empty())
     }
 }

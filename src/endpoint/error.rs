@@ -18,6 +18,12 @@ pub enum EndpointError {
     /// A file of this agent can't be used.
     #[error("can't use the agent's files")]
     Store(#[from] StoreError),
+    /// Its team can't be used.
+    #[error("can't join the team")]
+    Team(#[from] crate::store::team::TeamError),
+    /// A member was not told which team it is of.
+    #[error("a teammate needs a team, and its lead named none")]
+    NoTeam,
     /// A socket can't be made.
     #[error("can't open the agent's socket")]
     Wire(#[from] WireError),

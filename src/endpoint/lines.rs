@@ -1,7 +1,7 @@
 //! Tells an agent's owner what its conversation does: each line as soon as it is on disk (R097), and
 //! what is no line if the owner wants to know.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::agent::Witness;
 use crate::core::entry::Line;
@@ -12,7 +12,11 @@ use crate::wire::Link;
 /// Sees an agent's conversation for its owner. Lines that the link does not take, because it is full or
 /// gone, the owner reads from the transcript at the end of the run; other things are lost then.
 #[derive(Default)]
-pub(super) struct LineTeller(Mutex<Ear>);
+pub(super) struct LineTeller {
+    ear: Mutex<Ear>,
+    /// Who sees the same in this process.
+    beside: Option<Arc<dyn Witness>>,
+}
 
 /// Who listens, and to what.
 #[derive(Default)]
@@ -24,13 +28,18 @@ struct Ear {
 }
 
 impl LineTeller {
+    /// One that lets `beside` see everything, too.
+    pub(super) fn beside(beside: Option<Arc<dyn Witness>>) -> Self {
+        Self { ear: Mutex::default(), beside }
+    }
+
     /// From now on over this link.
     pub(super) fn tell(&self, link: Link, telling: Telling) {
         *self.ear() = Ear { link: Some(link), telling, cut: None };
     }
 
     fn ear(&self) -> MutexGuard<'_, Ear> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ear.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The link, if the owner wants to hear so much.
@@ -53,6 +62,9 @@ impl LineTeller {
 
 impl Witness for LineTeller {
     fn line(&self, line: &Line) {
+        if let Some(beside) = &self.beside {
+            beside.line(line);
+        }
         let Some(link) = self.link(Telling::Lines) else { return };
         if let Some(json) = line.to_bytes().ok().and_then(|bytes| String::from_utf8(bytes).ok()) {
             let _ = link.send(Frame::Entry { json });
@@ -60,6 +72,9 @@ impl Witness for LineTeller {
     }
 
     fn call(&self, event: CallEvent<'_>) {
+        if let Some(beside) = &self.beside {
+            beside.call(event);
+        }
         match event {
             CallEvent::Sent { .. } => {}
             CallEvent::Part { message_id, event } => self.part(message_id, event),
@@ -77,6 +92,9 @@ impl Witness for LineTeller {
     }
 
     fn compacting(&self) {
+        if let Some(beside) = &self.beside {
+            beside.compacting();
+        }
         if let Some(link) = self.link(Telling::Lines) {
             let _ = link.send(Frame::Compacting);
         }

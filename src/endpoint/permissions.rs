@@ -13,6 +13,7 @@ pub(super) struct Permissions {
     home: Option<PathBuf>,
     read_only_bash: bool,
     readable: Vec<PathBuf>,
+    rules: PermissionRules,
 }
 
 impl Permissions {
@@ -28,6 +29,7 @@ impl Permissions {
             home: std::env::var_os("HOME").map(PathBuf::from),
             read_only_bash: config.read_only_bash,
             readable,
+            rules: config.permissions.clone(),
         };
         let mode = Mode::parse(&config.permission_mode).unwrap_or(Mode::DontAsk);
         permissions.set(mode, &config.permissions);
@@ -37,6 +39,16 @@ impl Permissions {
     /// Where tools and driver find it.
     pub(super) fn policy(&self) -> SharedPolicy {
         self.policy.clone()
+    }
+
+    /// The rules of its lead.
+    pub(super) fn rules(&self) -> &PermissionRules {
+        &self.rules
+    }
+
+    /// The mode it works in.
+    pub(super) fn mode(&self) -> Mode {
+        self.policy.get().mode()
     }
 
     /// Obeys the owner; the answer for it.
@@ -53,8 +65,17 @@ impl Permissions {
             Some(word) => Mode::parse(word)?,
             None => self.policy.get().mode(),
         };
+        self.rules = said.rules.clone();
         self.set(mode, &said.rules);
         Ok(())
+    }
+
+    /// With the rules as they are. An unknown mode changes nothing.
+    pub(super) fn set_mode(&mut self, word: &str) {
+        match Mode::parse(word) {
+            Ok(mode) => self.set(mode, &self.rules.clone()),
+            Err(error) => tracing::warn!("{error}"),
+        }
     }
 
     fn set(&mut self, mode: Mode, rules: &PermissionRules) {

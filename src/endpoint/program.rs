@@ -1,27 +1,34 @@
-//! The program around a worker: arguments, log, runtime, exit code.
+//! The program around an agent: arguments, log, runtime, exit code.
 
 use std::io::Write as _;
+use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
-use super::boot::boot;
+use super::boot::{Booted, boot};
 use super::error::EndpointError;
-use super::worker::Worker;
 use crate::core::clock;
 use crate::core::env;
 use crate::core::frame::BUILD;
+use crate::model::BoxFuture;
 use crate::proc::{Signals, log_to_stderr};
-use crate::wire::take_parent_link;
+use crate::wire::{parse_address, take_parent_link};
 
-/// Runs the program. Arguments are for `ps` only; what counts comes by the handshake.
-pub fn worker_main() -> ExitCode {
+/// The argument with the address of the parent, of an agent that it did not start itself: a pane's.
+pub const PARENT: &str = "--parent";
+
+/// What an agent does once it knows who it is; its exit code.
+pub type AgentLife = BoxFuture<'static, Result<u8, EndpointError>>;
+
+/// Runs the program `name`, an agent of `role` that lives as `live` says; its exit code. Other
+/// arguments than the parent's address are for `ps` only; what counts comes by the handshake.
+pub fn agent_main(name: &'static str, role: &str, live: impl FnOnce(Booted, Signals) -> AgentLife) -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     if args.iter().any(|a| a == "--version" || a == "-v") {
-        let _ = writeln!(std::io::stdout(), "{BUILD} (lead-worker)");
+        let _ = writeln!(std::io::stdout(), "{BUILD} ({name})");
         return ExitCode::SUCCESS;
     }
     start_log();
-    let id = args.iter().skip_while(|a| *a != "--id").nth(1).cloned().unwrap_or_default();
-    match run(&id) {
+    match run(name, role, &args, live) {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             tracing::error!(error = &error as &dyn std::error::Error, "ends");
@@ -33,15 +40,26 @@ pub fn worker_main() -> ExitCode {
     }
 }
 
-/// Log lines go to stderr, which the parent made the agent's log file.
+/// Log lines go to stderr, which is the agent's log file.
 fn start_log() {
     log_to_stderr(std::env::var(env::LOG).ok().as_deref(), |metadata| {
         format!("{} {} {}: ", clock::iso(clock::now_ms()), metadata.level(), metadata.target())
     });
 }
 
-fn run(id: &str) -> Result<u8, EndpointError> {
-    let stream = take_parent_link().map_err(|_| EndpointError::NotStartedByLead("lead-worker"))?;
+fn run(
+    name: &'static str,
+    role: &str,
+    args: &[String],
+    live: impl FnOnce(Booted, Signals) -> AgentLife,
+) -> Result<u8, EndpointError> {
+    let said = |flag: &str| args.iter().skip_while(|a| *a != flag).nth(1).map(String::as_str);
+    let stream = match said(PARENT) {
+        Some(address) => parse_address(address).ok().and_then(|path| UnixStream::connect(path).ok()),
+        None => take_parent_link().ok(),
+    };
+    let stream = stream.ok_or(EndpointError::NotStartedByLead(name))?;
+    let id = said("--id").unwrap_or_default();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -51,9 +69,8 @@ fn run(id: &str) -> Result<u8, EndpointError> {
     let code = runtime.block_on(async {
         let signals =
             Signals::listen().map_err(|source| EndpointError::System { action: "can't listen to signals", source })?;
-        let booted = Box::pin(boot(stream, "worker", id)).await?;
-        let worker = Box::new(Worker::new(booted)?);
-        Box::pin(worker.live(signals)).await
+        let booted = Box::pin(boot(stream, role, id)).await?;
+        live(booted, signals).await
     });
     // A tool that ignores its cancellation must not hold the process up.
     runtime.shutdown_background();

@@ -51,7 +51,7 @@ pub fn unanswered(question: &Question, waited: Duration) -> Verdict {
 }
 
 /// What the loop hears of questions.
-pub(super) enum QuestionEvent {
+pub enum QuestionEvent {
     /// The agent's own conversation asks.
     Asked(Asked),
     /// The owner has answered the question of this number.

@@ -1,23 +1,28 @@
-//! What others ask of a worker: its owner over the link, whoever connects over its own socket. Who
+//! What others ask of an agent: its owner over the link, whoever connects over its own socket. Who
 //! asks is computed from the connection, and messages are on disk before their sender is told.
 
 use std::time::Instant;
 
+use super::agent::Agent;
 use super::identity::{Identity, identify, may_send};
 use super::shells::stop_shell;
 use super::visitors::Visit;
-use super::worker::Worker;
 use crate::agent::{Event as AgentEvent, Input};
 use crate::core::agent::{Owner, RunStatus};
 use crate::core::clock;
 use crate::core::entry::{Enqueued, Line, ORIGIN_PEER, Origin};
 use crate::core::fault::{self, Fault};
 use crate::core::frame::{Delivered, Delivery, Frame};
+use crate::core::ids::SessionId;
 use crate::core::limits;
+use crate::core::paths::ConfigDir;
+use crate::store::StoreError;
+use crate::store::atomic::Durability;
 use crate::store::runtime::list;
+use crate::store::team::Team;
 use crate::wire::Incoming;
 
-impl Worker {
+impl Agent {
     pub(super) fn on_owner(&mut self, incoming: Option<Incoming>) {
         let Some(Incoming { seq, frame }) = incoming else {
             self.owner.inbox = None;
@@ -102,14 +107,7 @@ impl Worker {
                 Identity::Person | Identity::Lead(_) => stop_shell(&self.shells, &id, &reason, &link, seq),
             },
             Frame::Adopt { session, telling } => {
-                let lead = list(&self.runtime).unwrap_or_default().into_iter().find(|r| {
-                    r.alive
-                        && r.entry.role == "lead"
-                        && r.entry.session == self.config.session.as_str()
-                        && r.entry.pid == link.peer().pid
-                });
-                if session != self.config.session || lead.is_none() {
-                    let message = format!("only the live lead of session {} can adopt this agent", self.config.session);
+                if let Err(message) = self.may_adopt(&session, link.peer().pid) {
                     let _ = link.reply(seq, Frame::Error { code: "refused".to_owned(), message });
                     return;
                 }
@@ -126,6 +124,27 @@ impl Worker {
             }
             _ => {
                 let _ = link.reply(seq, unsupported());
+            }
+        }
+    }
+
+    /// Whether the process `pid` may become the owner, as the lead of `session` (spec 5.3).
+    fn may_adopt(&self, session: &SessionId, pid: i32) -> Result<(), String> {
+        let registered = list(&self.runtime).unwrap_or_default();
+        let is_lead = registered
+            .iter()
+            .any(|r| r.alive && r.entry.role == "lead" && r.entry.session == session.as_str() && r.entry.pid == pid);
+        match &self.config.membership {
+            None if is_lead && *session == self.config.session => Ok(()),
+            None => Err(format!("only the live lead of session {} can adopt this agent", self.config.session)),
+            Some(membership) => {
+                let config = ConfigDir::new(&self.config.config_dir);
+                let team = Team::open(&config, &membership.team, Durability::Process);
+                let leader = team.and_then(|team| team.leader()).ok().flatten().flatten();
+                if is_lead && leader.is_some_and(|leader| leader.pid == pid) {
+                    return Ok(());
+                }
+                Err(format!("only the live lead of team {} can adopt its members", membership.team))
             }
         }
     }
@@ -152,27 +171,34 @@ impl Worker {
             return delivered("refused", format!("messages are at most {} bytes", limits::MESSAGE_BYTES));
         }
         fault::point(Fault::DeliverBeforeEnqueue);
-        let enqueued = Enqueued {
-            msg_id: delivery.msg_id.clone(),
-            from: from.clone(),
+        match self.take_in(&delivery.msg_id, &from, text) {
+            Ok(input) => {
+                fault::point(Fault::EnqueueBeforeReply);
+                self.step(AgentEvent::Inputs(vec![input]));
+                delivered("queued", "the agent sees it at its next step".to_owned())
+            }
+            Err(error) => delivered("refused", format!("the agent can't write the message down: {error}")),
+        }
+    }
+
+    /// Writes a message down, so that it is shown to the model even if this process dies first; what
+    /// is to be told to the conversation.
+    pub fn take_in(&mut self, msg_id: &str, from: &str, text: String) -> Result<Input, StoreError> {
+        self.driver.record(&Line::Enqueued(Enqueued {
+            msg_id: msg_id.to_owned(),
+            from: from.to_owned(),
             content: text.clone(),
             timestamp: clock::iso(clock::now_ms()),
-            session_id: self.config.session.as_str().to_owned(),
-        };
-        if let Err(error) = self.driver.record(&Line::Enqueued(enqueued)) {
-            return delivered("refused", format!("the agent can't write the message down: {error}"));
-        }
-        fault::point(Fault::EnqueueBeforeReply);
-        self.seen.insert(delivery.msg_id.clone());
-        let input = Input {
+            session_id: self.config.place.session_id.clone(),
+        }))?;
+        self.seen.insert(msg_id.to_owned());
+        Ok(Input {
             text,
             origin: Some(Origin { kind: ORIGIN_PEER.to_owned(), task_id: None, run: None }),
-            msg_id: Some(delivery.msg_id),
-            from: Some(from),
+            msg_id: Some(msg_id.to_owned()),
+            from: Some(from.to_owned()),
             ..Input::default()
-        };
-        self.step(AgentEvent::Inputs(vec![input]));
-        delivered("queued", "the agent sees it at its next step".to_owned())
+        })
     }
 
     fn status(&self) -> Frame {
@@ -191,5 +217,5 @@ fn refused_delivery(message: String) -> Frame {
 }
 
 fn unsupported() -> Frame {
-    Frame::Error { code: "unsupported".to_owned(), message: "a worker can't do that".to_owned() }
+    Frame::Error { code: "unsupported".to_owned(), message: "an agent can't do that".to_owned() }
 }

@@ -1,9 +1,9 @@
-//! A worker and its background shells: what it is told of their ends, and its run, which is not over
+//! An agent and its background shells: what it is told of their ends, and its run, which is not over
 //! before theirs are (R071, spec 7.1). After `lead.backgroundWait` without one the rest is stopped.
 
 use std::time::{Duration, Instant};
 
-use super::worker::Worker;
+use super::agent::Agent;
 use crate::agent::{Event as AgentEvent, TurnEnd, shell_notification};
 use crate::core::agent::{Leftover, RowState};
 use crate::core::clock;
@@ -13,7 +13,7 @@ use crate::core::limits::deadlines;
 use crate::tool::shell::{ShellEvent, ShellNews, Shells, StopRefused};
 use crate::wire::Link;
 
-/// A worker that has answered while shells of its own run.
+/// An agent that has answered while shells of its own run.
 pub(super) struct Held {
     end: TurnEnd,
     /// Replies of the model so far.
@@ -22,7 +22,7 @@ pub(super) struct Held {
     since: Option<Instant>,
 }
 
-impl Worker {
+impl Agent {
     /// Keeps a turn's end back as long as shells run; else returns the end of the run.
     pub(super) fn hold(&mut self, end: TurnEnd) -> Option<TurnEnd> {
         let replies = self.driver.progress().turns;
@@ -92,12 +92,6 @@ impl Worker {
         if tokio::time::timeout(longest, self.shells.all_over()).await.is_err() {
             tracing::error!("background commands survive SIGKILL");
         }
-    }
-
-    fn set_state(&mut self, state: RowState) {
-        self.state.state = state;
-        self.state.since_ms = clock::now_ms();
-        self.publish();
     }
 }
 

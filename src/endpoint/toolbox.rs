@@ -13,15 +13,17 @@ use crate::core::frame::AgentConfig;
 use crate::core::knowledge::Skill;
 use crate::core::provider::Proxy;
 use crate::permission::SharedPolicy;
+use crate::settings::definitions::{Definition, builtin};
 use crate::tool::agents::{AgentTool, SendMessageTool, TaskStopTool};
+use crate::tool::tasks::TaskTool;
 use crate::tool::{
-    AgentPort, Background, Bash, BoxFuture, Edit, Glob, Grep, HidePath, NotebookEdit, Read, SkillTool, TaskOutputTool,
-    TodoWrite, Tool, ToolOutput, WebFetch, Write,
+    AgentPort, Background, Bash, BoxFuture, Edit, ExitPlanMode, Glob, Grep, HidePath, NotebookEdit, Read, SkillTool,
+    TaskOutputTool, TeamTool, TodoWrite, Tool, ToolOutput, WebFetch, Write,
 };
 
 /// A call that the main loop carries out or passes on.
 pub struct PortCall {
-    /// `Agent`, `SendMessage`, `TaskStop` or `TaskOutput`.
+    /// `Agent`, `SendMessage`, `TaskOutput`, a tool of the task board, …
     pub tool: String,
     /// The call's id.
     pub tool_use_id: String,
@@ -86,6 +88,8 @@ pub fn hidden(policy: &SharedPolicy) -> HidePath {
 /// The tools of `pool`, in its order; `agent_tool` is how `Agent` is offered, where it is.
 pub fn toolbox(pool: &[String], equipment: &Equipment<'_>, agent_tool: impl Fn() -> AgentTool) -> Toolbox {
     let hides = || hidden(equipment.policy);
+    // Who works at a board is, or can be, in a team; a lead without one in coordinator mode still sends.
+    let in_team = pool.iter().any(|name| ["Agent", "TaskCreate", "TaskUpdate"].contains(&name.as_str()));
     let tools = pool.iter().filter_map(|name| -> Option<Arc<dyn Tool>> {
         Some(match name.as_str() {
             "Read" => Arc::new(Read),
@@ -93,7 +97,15 @@ pub fn toolbox(pool: &[String], equipment: &Equipment<'_>, agent_tool: impl Fn()
             "Grep" => Arc::new(Grep::hiding(hides())),
             "Bash" => Arc::new(Bash(equipment.background)),
             "Agent" => Arc::new(agent_tool()),
-            "SendMessage" => Arc::new(SendMessageTool),
+            "SendMessage" if in_team => Arc::new(SendMessageTool::ToMembers),
+            "SendMessage" => Arc::new(SendMessageTool::ToAgents),
+            "TaskCreate" => Arc::new(TaskTool::Create),
+            "TaskGet" => Arc::new(TaskTool::Get),
+            "TaskList" => Arc::new(TaskTool::List),
+            "TaskUpdate" => Arc::new(TaskTool::Update),
+            "TeamCreate" => Arc::new(TeamTool::Create),
+            "TeamDelete" => Arc::new(TeamTool::Delete),
+            "ExitPlanMode" => Arc::new(ExitPlanMode::new(equipment.policy)),
             "TaskStop" => Arc::new(TaskStopTool),
             "TaskOutput" => Arc::new(TaskOutputTool),
             "Edit" => Arc::new(Edit),
@@ -110,7 +122,13 @@ pub fn toolbox(pool: &[String], equipment: &Equipment<'_>, agent_tool: impl Fn()
     if searches { toolbox.with_web_search() } else { toolbox }
 }
 
-/// The tools of an agent, which starts no others.
+/// The types of agents that a member can start.
+pub fn agent_types() -> Vec<Definition> {
+    let disabled = std::env::var(env::DISABLE_BUILTIN_AGENTS).is_ok_and(|value| env::truthy(&value));
+    builtin(false, disabled)
+}
+
+/// The tools of an agent.
 pub(super) fn agent_toolbox(config: &AgentConfig, policy: &SharedPolicy, proxy: &Proxy) -> Toolbox {
     let equipment = Equipment {
         policy,
@@ -119,7 +137,11 @@ pub(super) fn agent_toolbox(config: &AgentConfig, policy: &SharedPolicy, proxy: 
         skills: &config.knowledge.skills,
         model: &config.model,
     };
-    let agent_tool = || AgentTool { types: Vec::new(), always_background: false, background_allowed: false };
+    let now = policy.get();
+    let offered = agent_types().into_iter().filter(|d| now.denies_agent_type(&d.name).is_none());
+    let types: Vec<(String, String)> = offered.map(|d| (d.name, d.description)).collect();
+    let agent_tool =
+        || AgentTool { types: types.clone(), always_background: false, background_allowed: false, teammates: false };
     toolbox(&config.pool, &equipment, agent_tool)
 }
 

@@ -58,6 +58,12 @@ async fn serve(stream: PeerStream, entry: RegistryEntry, visits: mpsc::Sender<Vi
         let _ = link.reply(first.seq, Frame::Refused { reason });
         return;
     }
+    // A member that was started in a pane greets its parent. Whether it is one is for the loop to say.
+    if hello.role == "teammate" {
+        let visit = Visit { link: link.clone(), inbox: Some(inbox), seq: first.seq, frame: Frame::Hello(hello) };
+        let _ = visits.send(visit).await;
+        return;
+    }
     if link.reply(first.seq, Frame::HelloOk { entry: Box::new(entry) }).is_err() {
         return;
     }

@@ -3,17 +3,16 @@
 
 use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
 use super::ask::{Ask, Asker};
-use super::notify::sync_answer;
 use super::person::reachable;
 use super::roles::{BACKGROUND_NOTE, agent_prompt, background_disabled, definitions, simple, variable};
 use super::route::{self, Plan, Route};
 use super::session::{Inner, Session};
 use super::told::Task;
-use crate::core::agent::{Meta, Outcome, RunStatus};
+use crate::core::agent::{Meta, Outcome};
 use crate::core::clock;
 use crate::core::env;
 use crate::core::fault::{self, Fault};
@@ -23,7 +22,7 @@ use crate::core::paths::AgentFiles;
 use crate::permission::{Mode, child_mode};
 use crate::proc::deadline;
 use crate::settings::AcceptCrossSession;
-use crate::supervisor::{Command, ReadyReceiver, SlotState};
+use crate::supervisor::{Command, Continued, ReadyReceiver, SlotState, foreground_answer};
 use crate::tool::agents::{AgentInput, parse_input};
 use crate::tool::pool::{Restriction, pool};
 use crate::tool::{TOOLS, ToolOutput};
@@ -53,6 +52,9 @@ impl Session {
                 None => return ask.answer(ToolOutput::error("the agent of this call is gone")),
             };
             return ask.answer(launched_output(&id, &meta, &files, ""));
+        }
+        if self.is_for_team(&ask.input) {
+            return self.add_member(ask);
         }
         let planned = parse_input::<AgentInput>("Agent", &ask.input)
             .and_then(|input| self.plan(input))
@@ -112,6 +114,7 @@ impl Session {
             session_id: self.id.as_str().to_owned(),
             model: Some(plan.model.to_string()),
             permission_mode: Some(mode.as_str().to_owned()),
+            asked_mode: None,
             pool: Some(tools),
             cwd: Some(plan.cwd.to_string_lossy().into_owned()),
             worktree_path: None,
@@ -166,6 +169,18 @@ impl Session {
         files: &AgentFiles,
         run: u32,
     ) -> Result<AgentConfig, String> {
+        self.config_with(id, meta, files, run, str::to_owned)
+    }
+
+    /// The same; `prompt_of` makes the beginning of its prompt from that of its type.
+    pub(super) fn config_with(
+        &self,
+        id: &AgentId,
+        meta: &Meta,
+        files: &AgentFiles,
+        run: u32,
+        prompt_of: impl FnOnce(&str) -> String,
+    ) -> Result<AgentConfig, String> {
         let pool = meta.pool.clone().ok_or_else(|| {
             format!(
                 "{id} can't be continued: its launch facts do not say which tools it had ({})",
@@ -190,7 +205,7 @@ impl Session {
         let resolved = meta.model.as_deref().and_then(|m| self.options.models.resolve(m).ok());
         let model = resolved.as_ref().unwrap_or(&self.options.model);
         let background_shells = !background_disabled(&self.options);
-        let mut system_prompt = agent_prompt(prompt, &cwd, self.scratchpad.as_deref());
+        let mut system_prompt = agent_prompt(&prompt_of(prompt), &cwd, self.scratchpad.as_deref());
         if background_shells && pool.iter().any(|tool| tool == "Bash") {
             system_prompt.push_str(BACKGROUND_NOTE);
         }
@@ -225,6 +240,8 @@ impl Session {
             permission_timeout_ms: u64::try_from(lead.permission_timeout.as_millis()).unwrap_or(u64::MAX),
             durability: lead.durability.as_str().to_owned(),
             knowledge,
+            membership: None,
+            hooks: self.options.settings.hooks.clone(),
         })
     }
 
@@ -276,7 +293,9 @@ async fn answer_launch(
         }
     };
     ask.answer(match ended {
-        Ok(outcome) => sync_output(&launch.meta, &launch.files, &launch.prompt, &outcome),
+        Ok(outcome) => {
+            foreground_answer(&launch.meta, &launch.files, &launch.prompt, &outcome, Continued::BySendMessage)
+        }
         // The loop let go of the wait: the agent goes on in the background.
         Err(_) => launched_output(&launch.id, &launch.meta, &launch.files, &launch.prompt),
     });
@@ -297,27 +316,6 @@ It reports with a <task-notification> when it is done; SendMessage with to: \"{i
         "prompt": prompt,
         "outputFile": file,
     }))
-}
-
-fn sync_output(meta: &Meta, files: &AgentFiles, prompt: &str, outcome: &Outcome) -> ToolOutput {
-    let content: Vec<Value> = outcome.result.iter().map(|text| json!({"type": "text", "text": text})).collect();
-    ToolOutput {
-        text: sync_answer(meta, files, outcome),
-        is_error: outcome.status != RunStatus::Completed,
-        structured: Some(json!({
-            "status": outcome.status,
-            "agentId": outcome.agent_id.as_str(),
-            "run": outcome.run,
-            "agentType": meta.agent_type,
-            "prompt": prompt,
-            "content": content,
-            "resolvedModel": meta.model,
-            "totalDurationMs": outcome.usage.duration_ms,
-            "totalTokens": outcome.usage.total_tokens,
-            "totalToolUseCount": outcome.usage.tool_uses,
-            "error": outcome.error,
-        })),
-    }
 }
 
 impl Session {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -15,11 +15,11 @@ use super::session::{Inner, Session};
 use crate::agent::Input;
 use crate::core::frame::{Delivered, Delivery, Frame, Prompt};
 use crate::core::ids::AgentId;
-use crate::core::limits::{self, deadlines};
+use crate::core::limits::deadlines;
 use crate::core::text;
 use crate::supervisor::{Command, Deliver, ReadyReceiver, Slot};
 use crate::tool::ToolOutput;
-use crate::tool::agents::{SendMessageInput, parse_input};
+use crate::tool::message::{Message, Said};
 use crate::wire::{Inbox, Incoming, Link, dial_and_greet, parse_address};
 
 /// Rounds between delivering (it just ended) and resuming (it just came back).
@@ -51,7 +51,14 @@ struct Outgoing {
 impl Session {
     /// Carries out one `SendMessage` call.
     pub(super) fn send_message(&mut self, ask: Ask) {
-        let outgoing = match parse_input::<SendMessageInput>("SendMessage", &ask.input).and_then(check) {
+        let message = match Message::parse(&ask.input) {
+            Ok(message) => message,
+            Err(refusal) => return ask.answer(ToolOutput::error(refusal)),
+        };
+        if self.is_for_member(&message) {
+            return self.send_in_team(ask, message);
+        }
+        let outgoing = match check(message) {
             Ok(outgoing) => outgoing,
             Err(refusal) => return ask.answer(ToolOutput::error(refusal)),
         };
@@ -79,9 +86,6 @@ impl Session {
     fn recipient(&self, to: &str) -> Result<AgentId, String> {
         if to == "*" {
             return Err("there is no team to send to: `*` reaches the members of a team".to_owned());
-        }
-        if to.contains('@') {
-            return Err(format!("{to:?} is not how members are addressed: use the bare name, without @ and team"));
         }
         let found = self.supervisor.by_name(to).cloned().or_else(|| AgentId::parse(to));
         if let Some(id) = found.filter(|id| self.supervisor.get(id).is_some()) {
@@ -198,30 +202,12 @@ impl Session {
     }
 }
 
-fn check(input: SendMessageInput) -> Result<Outgoing, String> {
-    let text = match input.message {
-        Value::String(text) => text,
-        _ if input.to.contains(':') => {
-            return Err("structured messages can't go to another session; send plain text".to_owned());
-        }
-        _ if input.to == "*" => return Err("structured messages go to one member, not to `*`".to_owned()),
-        _ => return Err("structured messages are for members of a team; send plain text to an agent".to_owned()),
-    };
-    if text.len() > limits::MESSAGE_BYTES {
-        return Err(format!(
-            "the message has {} bytes, the limit is {}; write it to a file and send its path",
-            text.len(),
-            limits::MESSAGE_BYTES
-        ));
+fn check(message: Message) -> Result<Outgoing, String> {
+    let Message { to, said, summary, notify_when_idle: notify_idle } = message;
+    match said {
+        Said::Plain(text) => Ok(Outgoing { to, text, summary, notify_idle }),
+        _ => Err("structured messages are for members of a team; send plain text to an agent".to_owned()),
     }
-    let Some(summary) = input.summary.filter(|s| !s.trim().is_empty()) else {
-        return Err("summary is missing: say the message in 5 to 10 words".to_owned());
-    };
-    let notify_idle = input.notify_when_idle == Some(true);
-    if notify_idle && !input.to.contains(':') {
-        return Err("notify_when_idle is for other sessions; an agent's end comes as a notification anyway".to_owned());
-    }
-    Ok(Outgoing { to: input.to.trim().to_owned(), text, summary, notify_idle })
 }
 
 /// Waits until the receiver of a message is idle or gone, which ends by itself with either process,

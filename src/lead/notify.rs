@@ -6,12 +6,9 @@ use std::fmt::Write as _;
 use crate::agent::Input;
 use crate::core::agent::{Meta, Outcome};
 use crate::core::entry::{ORIGIN_NOTIFICATION, Origin};
-use crate::core::limits;
 use crate::core::paths::AgentFiles;
-use crate::core::text::{cap, escape};
-
-/// Types whose result is not followed by how to continue them.
-const ONE_SHOT: [&str; 2] = ["Explore", "Plan"];
+use crate::core::text::escape;
+use crate::supervisor::limited_result;
 
 /// The user entry that tells the lead's model of an agent's end.
 pub fn notification(meta: &Meta, files: &AgentFiles, outcome: &Outcome) -> Input {
@@ -58,45 +55,11 @@ pub fn notification(meta: &Meta, files: &AgentFiles, outcome: &Outcome) -> Input
     }
 }
 
-/// The answer of a foreground agent: its text, then how to continue it and what it used.
-pub fn sync_answer(meta: &Meta, files: &AgentFiles, outcome: &Outcome) -> String {
-    let output = files.transcript().to_string_lossy();
-    let mut text = String::new();
-    if let Some(error) = &outcome.error {
-        let _ = writeln!(text, "The agent {}: {error}", outcome.status);
-    }
-    match limited_result(outcome, &output) {
-        Some(result) => text.push_str(&result),
-        None => text.push_str("It left no text."),
-    }
-    let id = outcome.agent_id.as_str();
-    if !ONE_SHOT.contains(&meta.agent_type.as_str()) {
-        let _ = write!(text, "\n\nagentId: {id} (SendMessage with to: \"{id}\" continues this agent)");
-    }
-    if !outcome.permission_denials.is_empty() {
-        let denied: Vec<&str> = outcome.permission_denials.iter().map(|d| d.tool_name.as_str()).collect();
-        let _ = write!(text, "\nNot permitted: {}", denied.join(", "));
-    }
-    let usage = &outcome.usage;
-    let _ = write!(
-        text,
-        "\n<usage>total_tokens: {}\ntool_uses: {}\nduration_ms: {}</usage>",
-        usage.total_tokens, usage.tool_uses, usage.duration_ms
-    );
-    text
-}
-
-fn limited_result(outcome: &Outcome, output: &str) -> Option<String> {
-    let result = outcome.result.as_deref()?;
-    Some(cap(result, limits::NOTIFICATION_RESULT_CHARS, |all| {
-        format!("[cut at {} of {all} characters; the whole is in {output}]", limits::NOTIFICATION_RESULT_CHARS)
-    }))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::core::agent::RunStatus;
+    use crate::core::limits;
     use serde_json::json;
 
     fn meta() -> Meta {
@@ -142,7 +105,6 @@ mod tests {
         let over = notification(&meta(), &files(), &outcome(&"x".repeat(limit + 1), 1)).text;
         assert!(over.contains("[cut at") && over.contains("/s/subagents/agent-a1a2b3c4d5e6f7890.jsonl"));
         assert!(over.len() < limit + 2000);
-        assert!(sync_answer(&meta(), &files(), &outcome(&"x".repeat(limit + 1), 1)).contains("[cut at"));
     }
 
     #[test]
@@ -152,6 +114,5 @@ mod tests {
         o.error = Some("its process ended: signal SIGKILL".to_owned());
         let text = notification(&meta(), &files(), &o).text;
         assert!(text.contains("failed: its process ended: signal SIGKILL") && text.contains("<result>half</result>"));
-        assert!(sync_answer(&meta(), &files(), &o).contains("SIGKILL"));
     }
 }

@@ -39,6 +39,33 @@ pub enum Questions {
     Desk,
 }
 
+/// Where members of a team run (spec 3.6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TeammateMode {
+    /// In panes if the lead runs inside tmux, else without a terminal.
+    #[default]
+    Auto,
+    /// Without a terminal.
+    Headless,
+    /// In panes beside the lead's own; without tmux nowhere.
+    Tmux,
+    /// In panes on a tmux server of the session's own.
+    Private,
+}
+
+impl TeammateMode {
+    /// What `teammateMode` and `--teammate-mode` say; the error names what they can say.
+    pub fn parse(word: &str) -> Result<Self, String> {
+        match word {
+            "auto" => Ok(Self::Auto),
+            // Of other programs, whose members may be inside the lead.
+            "headless" | "in-process" => Ok(Self::Headless),
+            "tmux" => Ok(Self::Tmux),
+            other => Err(format!("{other:?} is no teammate mode; there are auto, headless (or in-process) and tmux")),
+        }
+    }
+}
+
 /// As what a process opens a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Standing {
@@ -113,6 +140,8 @@ pub struct SessionOptions {
     pub system_prompt: Option<String>,
     /// Is added to the system prompt.
     pub append_system_prompt: Option<String>,
+    /// Where members of a team run.
+    pub teammates: TeammateMode,
     /// Whether agents' coming and going is told on stderr.
     pub progress: bool,
 }

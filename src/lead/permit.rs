@@ -122,6 +122,11 @@ impl Session {
             NotOne::Several(ids) => ("refused", format!("{id:?} is the beginning of {}", ids.join(", "))),
         })?;
         let question = waiting.question.clone();
+        let leaves_plan = waiting.asker == Asker::Main && question.tool == "ExitPlanMode" && verdict == Verdict::Allow;
+        if leaves_plan {
+            // Before the call runs: it tells the model which mode holds.
+            self.leave_plan_mode();
+        }
         if waiting.answer(verdict) {
             Ok(question)
         } else {

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::sync::oneshot;
 
 use super::ask::{Ask, Asker};
 use super::delegate::launched_output;
@@ -90,7 +91,22 @@ pub enum Declined {
 }
 
 impl Declined {
-    fn output(&self) -> ToolOutput {
+    /// Reads why something that the person asked for was not done; none if it was.
+    pub fn read(output: &ToolOutput) -> Option<Self> {
+        if !output.is_error {
+            return None;
+        }
+        let text = output.text.strip_prefix("the agent was not started: ").unwrap_or(&output.text).to_owned();
+        let declined = output.structured.as_ref().and_then(|s| s.get("declined")).and_then(Value::as_str);
+        Some(match declined {
+            Some("usage") => Self::Usage(text),
+            Some("refused") => Self::Refused(text),
+            Some("ending") => Self::Ending,
+            _ => Self::Failed(text),
+        })
+    }
+
+    pub(super) fn output(&self) -> ToolOutput {
         let kind = match self {
             Self::Usage(_) => "usage",
             Self::Refused(_) => "refused",
@@ -114,15 +130,10 @@ impl Started {
     /// Reads the answer of a person's `Agent` call.
     pub fn read(output: &ToolOutput) -> Result<Self, Declined> {
         let field = |name: &str| output.structured.as_ref().and_then(|s| s.get(name));
-        let text = output.text.strip_prefix("the agent was not started: ").unwrap_or(&output.text).to_owned();
-        if output.is_error {
-            return Err(match field("declined").and_then(Value::as_str) {
-                Some("usage") => Declined::Usage(text),
-                Some("refused") => Declined::Refused(text),
-                Some("ending") => Declined::Ending,
-                _ => Declined::Failed(text),
-            });
+        if let Some(declined) = Declined::read(output) {
+            return Err(declined);
         }
+        let text = &output.text;
         let id = field("agentId").and_then(Value::as_str).and_then(AgentId::parse);
         let id = id.ok_or_else(|| Declined::Failed(format!("the answer names no agent: {text}")))?;
         let address = field("address").and_then(Value::as_str).map(str::to_owned);
@@ -141,7 +152,7 @@ pub(super) fn reachable(mut output: ToolOutput, launched: &Launched) -> ToolOutp
 }
 
 /// 3 to 5 words for lists: the first ones of the prompt.
-fn description(prompt: &str) -> String {
+pub(super) fn description(prompt: &str) -> String {
     let words: Vec<&str> = prompt.split_whitespace().take(5).collect();
     text::one_line(&words.join(" "), 50)
 }
@@ -161,7 +172,19 @@ impl Session {
             let _ = link.reply(seq, Frame::Error { code: code.to_owned(), message });
         };
         if let Identity::Agent(agent) = identity {
+            if super::team::TeamRequest::is_one(&tool) {
+                return refuse("refused", format!("{agent} is an agent, and agents don't change teams"));
+            }
             return refuse("refused", format!("{agent} is an agent, and agents can't start agents"));
+        }
+        if super::team::TeamRequest::is_one(&tool) {
+            if tool_use_id.is_empty() || tool_use_id.len() > KEY_BYTES {
+                return refuse("refused", format!("the id of a call has 1 to {KEY_BYTES} bytes"));
+            }
+            let (mut ask, answer) = Ask::of_visitor(Asker::Person, &tool, input);
+            ask.tool_use_id = tool_use_id;
+            self.on_team_request(ask);
+            return answer_when_known(link, seq, answer);
         }
         if tool != "Agent" {
             return refuse("unsupported", format!("a lead carries out Agent for others, not {tool:?}"));
@@ -172,11 +195,7 @@ impl Session {
         let (mut ask, answer) = Ask::of_visitor(Asker::Person, &tool, input);
         ask.tool_use_id = tool_use_id;
         self.spawn_for_person(ask);
-        tokio::spawn(async move {
-            let output = answer.await.unwrap_or_else(|_| Declined::Ending.output());
-            let ToolOutput { text, is_error, structured } = output;
-            let _ = link.reply(seq, Frame::CallResult { text, is_error, structured });
-        });
+        answer_when_known(link, seq, answer);
     }
 
     /// Starts an agent that is the person's. A request that is made again finds what the first one
@@ -238,7 +257,7 @@ end comes as a task notification. SendMessage with to: \"{id}\" reaches it. Outp
         }
     }
 
-    fn note(&mut self, text: String) -> Result<(), String> {
+    pub(super) fn note(&mut self, text: String) -> Result<(), String> {
         let origin = Some(Origin { kind: ORIGIN_SPAWN.to_owned(), task_id: None, run: None });
         let mut note = Input { text, origin, from: Some(Identity::Person.label()), ..Input::default() };
         if !self.driver.is_idle() {
@@ -339,6 +358,15 @@ end comes as a task notification. SendMessage with to: \"{id}\" reaches it. Outp
     }
 }
 
+/// Answers a call that came over the session's socket once its output is there.
+fn answer_when_known(link: Link, seq: u64, answer: oneshot::Receiver<ToolOutput>) {
+    tokio::spawn(async move {
+        let output = answer.await.unwrap_or_else(|_| Declined::Ending.output());
+        let ToolOutput { text, is_error, structured } = output;
+        let _ = link.reply(seq, Frame::CallResult { text, is_error, structured });
+    });
+}
+
 /// What the answer of `SendMessage` says became of the message.
 fn delivered_of(output: ToolOutput) -> Delivered {
     let field = |name: &str| output.structured.as_ref()?.get(name)?.as_str().map(str::to_owned);
@@ -366,7 +394,7 @@ mod tests {
         assert_eq!(Started::read(&plain), Err(Declined::Failed("exit code 9".to_owned())));
         let output = ToolOutput::ok("started").with(json!({"agentId": "a-1a2b3c4d5e6f7890"}));
         assert_eq!(Started::read(&output).map(|s| s.reachable), Ok(None));
-        let launched = Launched { pid: 7, address: "uds:/x".to_owned() };
+        let launched = Launched { pid: 7, address: "uds:/x".to_owned(), pane: None };
         let started = Started::read(&reachable(output, &launched));
         assert_eq!(started.map(|s| s.reachable), Ok(Some(("uds:/x".to_owned(), 7))));
         assert!(Started::read(&ToolOutput::ok("nothing")).is_err());

@@ -14,6 +14,7 @@ use super::knowledge::Known;
 use super::options::SessionOptions;
 use super::roles::definitions;
 use super::session::Session;
+use super::team::team_rules;
 use crate::core::agent::Meta;
 use crate::core::frame::SetPermissions;
 use crate::core::ids::AgentId;
@@ -153,8 +154,17 @@ impl Session {
     /// Tells an agent which rules and which mode hold now.
     pub(super) fn send_permissions(&self, id: &AgentId) {
         let Some(slot) = self.supervisor.get(id) else { return };
-        let mode = later_mode(self.options.mode, self.own_mode(&slot.meta));
-        let said = SetPermissions { mode: Some(mode.as_str().to_owned()), rules: self.options.rules.clone() };
+        let (mut rules, mode) = (
+            self.options.rules.clone(),
+            match id.as_member() {
+                Some(_) => self.member_mode(id, &slot.meta),
+                None => later_mode(self.options.mode, self.own_mode(&slot.meta)),
+            },
+        );
+        if let Some(led) = self.team.as_ref().filter(|_| id.as_member().is_some()) {
+            rules.allow.extend(team_rules(&led.team));
+        }
+        let said = SetPermissions { mode: Some(mode.as_str().to_owned()), rules };
         if !self.supervisor.command(id, Command::SetPermissions(Arc::new(said))) {
             tracing::warn!(%id, "the agent was not told of the new permission rules: too many requests wait");
         }

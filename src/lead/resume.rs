@@ -7,6 +7,7 @@ use super::error::LeadError;
 use super::notify::notification;
 use super::queue::Priority;
 use super::session::Session;
+use super::team::member_ended;
 use super::told::{Task, Told, Who};
 use crate::agent::Input;
 use crate::core::agent::{Meta, Outcome, Owner};
@@ -52,10 +53,18 @@ impl Session {
                 }
             }
         }
+        undelivered.extend(self.bring_back_team(history));
         undelivered.sort_by(|a, b| a.0.timestamp.cmp(&b.0.timestamp));
         for (outcome, meta, files) in undelivered {
             self.tell_of_ended(&outcome, &meta, &files);
-            self.queue.push(Priority::Later, notification(&meta, &files, &outcome));
+            let id = &outcome.agent_id;
+            self.queue.push(
+                Priority::Later,
+                match id.as_member() {
+                    Some(_) => member_ended(id, &outcome, false),
+                    None => notification(&meta, &files, &outcome),
+                },
+            );
         }
         Ok(())
     }
@@ -78,7 +87,7 @@ impl Session {
 
     /// Outcomes of one agent's runs, but for those up to run `known`, which nobody needs any more; a
     /// living one is taken over.
-    fn bring_back_agent(
+    pub(super) fn bring_back_agent(
         &mut self,
         id: &AgentId,
         files: &AgentFiles,
@@ -140,15 +149,17 @@ impl Session {
     }
 
     fn take_over(&mut self, id: &AgentId, files: &AgentFiles, meta: &Meta, run: u32) {
-        let found = list(&self.runtime)
-            .unwrap_or_default()
-            .into_iter()
-            .find(|r| r.alive && r.entry.agent_id == id.as_str() && r.entry.session == self.id.as_str());
+        let found = list(&self.runtime).unwrap_or_default().into_iter().find(|r| {
+            // A member may be of another session, which led its team before.
+            let is_ours = r.entry.session == self.id.as_str() || id.as_member().is_some();
+            r.alive && r.entry.agent_id == id.as_str() && is_ours
+        });
         // Let go on purpose, it goes on after this session too.
         let is_free = found.as_ref().and_then(|r| r.state.as_ref()).is_some_and(|s| s.owner == Owner::None);
         let meta = &Meta { detached: meta.detached || is_free, ..meta.clone() };
         let entry = found.map(|r| Box::new(r.entry));
-        let start = Start::Adopt { entry, session: self.id.clone(), run };
+        let pane = self.pane_of(id);
+        let start = Start::Adopt { entry, session: self.id.clone(), run, pane };
         // Whether it could be reached shows in the events that follow.
         drop(self.supervisor.adopt(id.clone(), meta.clone(), files.clone(), run, start));
         // It goes by the rules of its earlier lead until it is told others.

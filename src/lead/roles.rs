@@ -6,14 +6,15 @@ use std::sync::Arc;
 use super::knowledge::Known;
 use super::options::SessionOptions;
 use super::structured::StructuredOutput;
-use crate::agent::{Toolbox, coordinator_prompt, main_prompt, workers_context};
+use crate::agent::{Toolbox, coordinator_prompt, main_prompt, team_context, workers_context};
 use crate::core::env;
 use crate::core::message::Caller;
 use crate::endpoint::{Equipment, toolbox};
+use crate::permission::Mode;
 use crate::settings::definitions::{Definition, builtin};
-use crate::tool::TOOLS;
 use crate::tool::agents::AgentTool;
 use crate::tool::pool::{Restriction, Role, pool};
+use crate::tool::{TEAM_TOOLS, TOOLS};
 
 /// Prompt, tools and name of the main conversation in one mode.
 pub(super) struct MainRole {
@@ -41,6 +42,11 @@ pub(super) fn simple(options: &SessionOptions) -> bool {
     truthy(options, env::SIMPLE)
 }
 
+/// Whether a session can have a team.
+pub(super) fn teams_enabled(options: &SessionOptions) -> bool {
+    !truthy(options, env::TEAMS_DISABLED)
+}
+
 /// The types of agents of this session.
 pub(super) fn definitions(options: &SessionOptions, coordinator: bool) -> Vec<Definition> {
     builtin(coordinator, truthy(options, env::DISABLE_BUILTIN_AGENTS))
@@ -62,6 +68,8 @@ pub(super) fn main_role(
     let mut names = pool(role, restriction, &TOOLS);
     let now = policy.get();
     names.retain(|name| now.denies_tool(name).is_none());
+    names.retain(|name| options.mode == Mode::Plan || name != "ExitPlanMode");
+    names.retain(|name| teams_enabled(options) || !TEAM_TOOLS.contains(&name.as_str()));
     let types: Vec<(String, String)> = definitions
         .iter()
         .filter(|d| now.denies_agent_type(&d.name).is_none())
@@ -71,6 +79,7 @@ pub(super) fn main_role(
         types: types.clone(),
         always_background: coordinator,
         background_allowed: !background_disabled(options),
+        teammates: teams_enabled(options) && !coordinator,
     });
     if let Some(structured) = structured {
         toolbox = toolbox.with(Arc::new(structured));
@@ -85,6 +94,9 @@ pub(super) fn main_role(
         system.push_str(&workers_context(&workers, &[], scratchpad));
     } else if let Some(folder) = scratchpad {
         system.push_str(&scratchpad_note(folder));
+    }
+    if names.iter().any(|name| name == "TeamCreate") {
+        system.push_str(team_context());
     }
     system.push_str(&known.prompt(&known.knowledge, &names));
     if let Some(appended) = &options.append_system_prompt {

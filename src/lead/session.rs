@@ -24,7 +24,8 @@ use super::reload::SettingsWatch;
 use super::report::Reported;
 use super::setup::open;
 use super::structured::Given;
-use super::told::{InputKind, Inputs, Streams, Task, Teller, Told, Who};
+use super::team::{Led, News, Seat};
+use super::told::{InputKind, Inputs, Streams, Task, Teller, Told};
 use super::turns::hear;
 use crate::agent::{Driver, Event as AgentEvent, Input, TurnEnd, still_running};
 use crate::core::agent::{Denial, Leftover, LiveState, Outcome, RowState};
@@ -34,15 +35,15 @@ use crate::core::frame::Frame;
 use crate::core::ids::{AgentId, SessionId};
 use crate::core::limits::deadlines;
 use crate::core::paths::SessionFiles;
-use crate::core::text;
-use crate::endpoint::{Arrivals, Asked, PortCall, Visit};
+use crate::endpoint::{Arrivals, Asked, PortCall, TeamWatch, Visit, changes_of};
 use crate::model::MeteredModel;
 use crate::permission::SharedPolicy;
 use crate::proc::{Signals, deadline};
 use crate::store::runtime::{Registration, RuntimeDir};
-use crate::supervisor::{Supervisor, SupervisorEvent};
+use crate::supervisor::{Nursery, Supervisor, SupervisorEvent};
 use crate::tool::ToolOutput;
 use crate::tool::shell::{ShellEvent, Shells};
+use crate::tool::tasks::TaskTool;
 use crate::wire::Link;
 
 /// What tasks of the loop send back to it.
@@ -59,6 +60,8 @@ pub(super) enum Inner {
     Permitted { rule: String },
     /// Something to tell the model when it has time for it.
     Notice(Input),
+    /// Something became of the team.
+    Team(Box<News>),
 }
 
 /// A session that runs.
@@ -133,6 +136,15 @@ pub(super) struct Session {
     pub partings: Vec<Link>,
     /// Who wants to know when nothing is left to do, and of which message they asked it.
     pub idle_watchers: Vec<(Link, String)>,
+    /// The team it leads.
+    pub team: Option<Led>,
+    pub is_making_team: bool,
+    /// Where its members run.
+    pub seat: Arc<Seat>,
+    /// Members that are about to say hello.
+    pub nursery: Nursery,
+    /// A watch on another team than before, for the loop to take.
+    pub next_watch: Option<Option<TeamWatch>>,
 }
 
 /// Where the loop's events come from.
@@ -145,6 +157,7 @@ pub(super) struct Sources {
     pub visits: mpsc::Receiver<Visit>,
     pub shells: mpsc::Receiver<ShellEvent>,
     pub settings: SettingsWatch,
+    pub team: Option<TeamWatch>,
     pub signals: Signals,
     pub unheard: CancellationToken,
 }
@@ -180,6 +193,9 @@ impl Session {
             if self.supervisor.any_live() {
                 self.watch_settings(&mut sources.settings);
             }
+            if let Some(watch) = self.next_watch.take() {
+                sources.team = watch;
+            }
             let publish_at = self.published + deadlines().state_write;
             let wait_until = self.wait_limit();
             tokio::select! {
@@ -205,6 +221,7 @@ impl Session {
                 }
                 Some(event) = sources.shells.recv() => self.on_shell(&event),
                 () = sources.settings.changed() => self.on_settings_changed(),
+                changes = changes_of(&mut sources.team) => self.on_team_changes(changes),
                 signal = sources.signals.recv() => self.on_signal(signal),
                 said = hear(&mut self.inputs), if self.takes_input() => self.on_said(said),
                 () = sources.unheard.cancelled(), if self.quit.is_none() => {
@@ -216,6 +233,7 @@ impl Session {
             }
             self.settle_down();
         }
+        self.seat.end().await;
         for link in self.partings.drain(..) {
             // Whoever asked for the end and does not listen to the answer does not need it.
             let _ = link.flush(deadlines().state_write).await;
@@ -252,6 +270,7 @@ impl Session {
             }
             Inner::Permitted { rule } => self.permit_alike(&rule),
             Inner::Output { ask, id } => self.agent_output(ask, id, Duration::ZERO),
+            Inner::Team(news) => self.on_news(*news),
         }
     }
 
@@ -271,6 +290,8 @@ impl Session {
         }
         self.next_turn();
         self.give_results();
+        self.end_team_with_session();
+        self.consider_rest();
         let state = match (&self.quit, self.driver.is_idle()) {
             (Some(_), _) => RowState::Stopping,
             (None, true) => RowState::Idle,
@@ -278,7 +299,7 @@ impl Session {
             (None, false) => RowState::Running,
         };
         // What is over is taken out of the registry at once; nobody reads what it would say.
-        if state == RowState::Idle && !self.supervisor.any_live() && !self.shells.any_open() && self.queue.is_empty() {
+        if state == RowState::Idle && !self.any_busy() && !self.shells.any_open() && self.queue.is_empty() {
             for (link, msg_id) in self.idle_watchers.drain(..) {
                 let _ = link.send(Frame::Idle { msg_id });
             }
@@ -324,8 +345,10 @@ impl Session {
             // Who is being started is waited for: a lead that is gone before `Ready` takes it along.
             None if self.handing_over => self.driver.is_idle() && !self.supervisor.any_starting(),
             None if self.detached.is_some() => at_rest,
-            Some(quit) => at_rest || Instant::now() >= quit.deadline + deadlines().stop_kill,
-            None => at_rest && self.queue.is_empty() && self.inputs.is_none() || self.cant_begin(),
+            Some(quit) => at_rest && self.team.is_none() || Instant::now() >= quit.deadline + deadlines().stop_kill,
+            None => {
+                at_rest && self.team.is_none() && self.queue.is_empty() && self.inputs.is_none() || self.cant_begin()
+            }
         }
     }
 
@@ -347,8 +370,11 @@ impl Session {
             "SendMessage" => self.send_message(ask),
             "TaskStop" => self.task_stop(ask),
             "TaskOutput" => self.task_output(ask),
+            "TeamCreate" => self.team_create(ask),
+            "TeamDelete" => self.team_delete(ask),
+            tool if TaskTool::named(tool).is_some() => self.task_board(ask),
             other => {
-                let text = format!("the lead carries out Agent, SendMessage, TaskStop and TaskOutput, not {other:?}");
+                let text = format!("{other:?} is nothing that a lead carries out");
                 ask.answer(ToolOutput::error(text));
             }
         }
@@ -378,52 +404,18 @@ impl Session {
                     ask.answer(ToolOutput::error(text));
                 }
             }
+            SupervisorEvent::Protocol { id, message } => self.on_protocol(&id, *message),
+            SupervisorEvent::Permission { id, question, reply }
+                if question.tool == "ExitPlanMode" && id.as_member().is_some() =>
+            {
+                self.on_plan(&id, &question, reply);
+            }
             SupervisorEvent::Permission { id, question, reply } => self.on_question(Asker::Agent(id), question, reply),
             // It says nothing because it waits for an answer.
             SupervisorEvent::Stalled { id, .. } if self.desk.waits(Some(&id)) => {}
             SupervisorEvent::Stalled { id, silent } => self.on_stalled(&id, silent),
             SupervisorEvent::Ended { id, outcome } => self.on_ended(&id, *outcome),
         }
-    }
-
-    /// Tells the listener of what happens to an agent.
-    fn tell_of(&mut self, event: &SupervisorEvent) {
-        let (SupervisorEvent::Line { id, .. }
-        | SupervisorEvent::Doing { id, .. }
-        | SupervisorEvent::State { id, .. }
-        | SupervisorEvent::NotStarted { id, .. }
-        | SupervisorEvent::Ended { id, .. }) = event
-        else {
-            return;
-        };
-        let Some(slot) = self.supervisor.get(id) else { return };
-        let task = Task { id, meta: &slot.meta, files: &slot.files };
-        match event {
-            SupervisorEvent::Line { line, .. } => self.teller.tell(Told::Line(Who::Agent(task), line)),
-            SupervisorEvent::Doing { what, .. } => self.teller.doing(task, what),
-            SupervisorEvent::State { state, .. } => self.teller.state(task, state),
-            SupervisorEvent::NotStarted { .. } => self.teller.not_started(task),
-            SupervisorEvent::Ended { outcome, .. } => self.teller.ended(task, outcome),
-            _ => {}
-        }
-    }
-
-    fn on_stalled(&mut self, id: &AgentId, silent: std::time::Duration) {
-        use crate::supervisor::SlotState;
-        if let Some(SlotState::Live { live: Some(live), .. }) = self.supervisor.get(id).map(|s| &s.state)
-            && live.state == RowState::Waiting
-        {
-            return;
-        }
-        let last = match self.supervisor.get(id).map(|s| &s.state) {
-            Some(SlotState::Live { live: Some(live), .. }) => {
-                live.progress.activity.last().map(|a| format!("{} {}", a.tool, a.description))
-            }
-            _ => None,
-        };
-        let last = last.unwrap_or_else(|| "none".to_owned());
-        let silent = humantime::format_duration(silent);
-        self.say(&format!("agent {id} is stalled: silent for {silent} (lead.stallAfter); last activity: {last}"));
     }
 
     /// One outcome, one consumer: the call that waits for it, or a notification.
@@ -438,6 +430,9 @@ impl Session {
         }
         self.count_agent(id, &outcome);
         self.denied.extend_from_slice(&outcome.permission_denials);
+        if id.as_member().is_some() {
+            return self.on_member_ended(id, &outcome);
+        }
         let outcome = match self.foreground.remove(id) {
             Some(waiting) => match waiting.send(outcome) {
                 Ok(()) => return,
@@ -448,44 +443,6 @@ impl Session {
         if let Some(slot) = self.supervisor.get(id) {
             let input = notification(&slot.meta, &slot.files, &outcome);
             self.queue.push(Priority::Later, input);
-        }
-    }
-
-    pub(super) fn current_state(&self) -> LiveState {
-        let mut state = self.state.clone();
-        state.progress = self.driver.progress().clone();
-        state.waiting_for = match self.driver.stall_reason() {
-            Some(reason) => Some(reason.to_owned()),
-            None if self.driver.is_idle() => self.background_in_words(),
-            None => None,
-        };
-        state.shells = self.shells.running();
-        state
-    }
-
-    fn background_in_words(&self) -> Option<String> {
-        let counts = [(self.supervisor.live().len(), "agents"), (self.shells.running().len(), "background commands")];
-        let parts: Vec<String> = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
-        (!parts.is_empty()).then(|| parts.join(" and "))
-    }
-
-    fn publish(&mut self) {
-        self.state = self.current_state();
-        self.dirty = false;
-        self.published = Instant::now();
-        if let Some(registration) = &self.registration
-            && let Err(error) = registration.set_state(&self.state)
-        {
-            tracing::warn!(%error, "the state file was not written");
-        }
-    }
-
-    /// Tells the person who watches what happens.
-    pub(super) fn say(&self, what: &str) {
-        if self.options.progress {
-            tracing::warn!(target: "lead", "{}", text::for_terminal(what));
-        } else {
-            tracing::info!("{what}");
         }
     }
 }

@@ -21,6 +21,7 @@ use super::report::Reported;
 use super::roles::{background_disabled, definitions, main_role, variable};
 use super::session::{Inner, Session, Sources};
 use super::structured::{Given as GivenAnswer, StructuredOutput};
+use super::team::Seat;
 use super::told::{MainWitness, Setting, Streams, Teller};
 use crate::agent::{Carried, Driver, Nobody, Parts, Toolbox};
 use crate::core::agent::{LiveState, Owner, Progress, RegistryEntry, RowState};
@@ -45,7 +46,7 @@ use crate::store::history::{History, resume};
 use crate::store::runtime::{self, Registration, RuntimeDir, find_alive};
 use crate::store::session::{find_session, latest_session};
 use crate::store::transcript::TranscriptWriter;
-use crate::supervisor::{Given, Launcher, Supervisor, SupervisorParts};
+use crate::supervisor::{Given, Launcher, Nursery, Supervisor, SupervisorParts};
 use crate::tool::folder_instructions::FolderInstructions;
 use crate::tool::shell::{Shells, WorkingFolder};
 use crate::tool::{Background, ToolContext};
@@ -77,7 +78,7 @@ pub(super) fn open(mut options: SessionOptions, streams: Streams) -> Result<Open
     let telling = streams.listener.as_ref().map_or(Telling::Nothing, |listener| listener.telling());
     let owner = options.standing.owner();
     let given = Given { environment, secrets, access: access.clone(), telling, owner };
-    let launcher = Launcher::find("lead-worker", given)?;
+    let launcher = Launcher::find(given)?;
     let model = open_model(&options, &access)?;
     let given = GivenAnswer::default();
     let structured = options.json_schema.as_ref().map(|s| StructuredOutput::new(s, Arc::clone(&given))).transpose()?;
@@ -101,6 +102,8 @@ pub(super) fn open(mut options: SessionOptions, streams: Streams) -> Result<Open
         session_id: id.as_str().to_owned(),
         version: build().to_owned(),
         git_branch: git_branch(&options.cwd),
+        team_name: None,
+        agent_name: None,
     };
 
     let name = runtime.reserve_name();
@@ -209,6 +212,11 @@ pub(super) fn open(mut options: SessionOptions, streams: Streams) -> Result<Open
         handing_over: false,
         partings: Vec::new(),
         idle_watchers: Vec::new(),
+        team: None,
+        is_making_team: false,
+        seat: Seat::new(options.teammates, options.environment.clone()),
+        nursery: Nursery::default(),
+        next_watch: None,
         options,
         model,
         ledger,
@@ -244,7 +252,8 @@ pub(super) fn open(mut options: SessionOptions, streams: Streams) -> Result<Open
     };
     let unheard = streams.unheard;
     let shells = shell_events;
-    let sources = Sources { events, calls, asked, supervised, inner, visits, shells, settings, signals, unheard };
+    let sources =
+        Sources { events, calls, asked, supervised, inner, visits, shells, settings, team: None, signals, unheard };
     Ok(Opened { session, sources, history, resumed })
 }
 

@@ -12,11 +12,21 @@ use crate::core::frame::{Delivered, Delivery, Frame};
 use crate::core::limits;
 use crate::endpoint::{Identity, Visit, identify, may_send, stop_shell};
 use crate::settings::AcceptCrossSession;
+use crate::supervisor::Newborn;
 
 impl Session {
     /// Answers a request that came over the session's socket.
     pub(super) fn on_visit(&mut self, visit: Visit) {
-        let Visit { link, seq, frame, .. } = visit;
+        let Visit { link, seq, frame, inbox } = visit;
+        if let (Frame::Hello(hello), Some(inbox)) = (&frame, inbox) {
+            let hello = hello.clone();
+            let id = hello.id.clone();
+            if !self.nursery.arrive(Newborn { link: link.clone(), inbox, hello }) {
+                let reason = format!("this lead waits for no member {id:?} that would start by itself");
+                let _ = link.reply(seq, Frame::Refused { reason });
+            }
+            return;
+        }
         if let Frame::StopShell { id, reason } = &frame {
             return match identify(&self.runtime, link.peer()) {
                 Identity::Person | Identity::Lead(_) => stop_shell(&self.shells, id, reason, &link, seq),

@@ -44,6 +44,7 @@ pub fn rule_for(tool: &str, input: &Value) -> Result<String, String> {
             Some(agent_type) => format!("Agent({agent_type})"),
             None => "Agent".to_owned(),
         }),
+        "ExitPlanMode" => Err("each plan is decided about for itself".to_owned()),
         other => Ok(other.to_owned()),
     }
 }

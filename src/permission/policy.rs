@@ -83,6 +83,7 @@ enum Kind {
     Bash,
     Network,
     Internal,
+    Plan,
     Other,
 }
 
@@ -158,6 +159,7 @@ impl Policy {
                 Some(target) => self.decide_path(tool, &target),
                 None => Decision::deny(format!("`{key}` is missing: give a path as a string")),
             },
+            Kind::Plan => self.decide_leaving_plan(tool),
             Kind::Network | Kind::Internal | Kind::Other => self.decide_other(tool, input),
         };
         match decision {
@@ -275,6 +277,20 @@ impl Policy {
         }
     }
 
+    /// Whether a plan is good is for whoever is asked to say: no rule says yes in their place.
+    fn decide_leaving_plan(&self, tool: &str) -> Decision {
+        if self.mode != Mode::Plan {
+            return Decision::deny(format!(
+                "you are not in plan mode (mode {}), so there is nothing to leave",
+                self.mode
+            ));
+        }
+        match self.deny.iter().find(|rule| rule.concerns(tool) && rule.covers_all_of(tool)) {
+            Some(rule) => by_rule("denied", rule),
+            None => Decision::ask("mode plan: nothing is changed before the plan is approved"),
+        }
+    }
+
     fn other_by_mode(&self, tool: &str) -> Decision {
         match (kind(tool), self.mode) {
             (Kind::Internal, _) => Decision::allow(format!("{tool} needs no permission")),
@@ -333,8 +349,9 @@ fn kind(tool: &str) -> Kind {
         "Bash" => Kind::Bash,
         "WebFetch" | "WebSearch" => Kind::Network,
         "Agent" | "SendMessage" | "Skill" | "TodoWrite" | "StructuredOutput" | "ToolSearch" | "TeamCreate"
-        | "TeamDelete" | "AskUserQuestion" | "ExitPlanMode" | "TaskCreate" | "TaskGet" | "TaskList" | "TaskUpdate"
-        | "TaskStop" | "TaskOutput" => Kind::Internal,
+        | "TeamDelete" | "AskUserQuestion" | "TaskCreate" | "TaskGet" | "TaskList" | "TaskUpdate" | "TaskStop"
+        | "TaskOutput" => Kind::Internal,
+        "ExitPlanMode" => Kind::Plan,
         name if name.starts_with("mcp__") => Kind::Network,
         _ => Kind::Other,
     }

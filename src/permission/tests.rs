@@ -328,3 +328,19 @@ fn a_command_is_judged_by_the_folder_it_runs_in() {
     };
     assert_eq!((read("w"), read("home")), ("deny", "deny"));
 }
+
+#[test]
+fn a_plan_is_always_asked_about_and_there_is_none_outside_of_plan_mode() {
+    let place = Place::new();
+    let decide = |mode, rules: &[&str]| place.policy(mode, rules).decide("ExitPlanMode", &json!({"plan": "p"}));
+    for rules in [&[][..], &["+ExitPlanMode"], &["?ExitPlanMode"]] {
+        assert!(matches!(decide(Mode::Plan, rules), Decision::Ask { .. }), "{rules:?}");
+    }
+    assert!(matches!(decide(Mode::Plan, &["-ExitPlanMode", "+ExitPlanMode"]), Decision::Deny { .. }));
+    for mode in [Mode::Default, Mode::AcceptEdits, Mode::DontAsk, Mode::BypassPermissions] {
+        let decision = decide(mode, &["+ExitPlanMode"]);
+        let said = format!("you are not in plan mode (mode {mode})");
+        assert!(matches!(&decision, Decision::Deny { reason } if reason.starts_with(&said)), "{decision:?}");
+    }
+    assert!(rule_for("ExitPlanMode", &json!({"plan": "p"})).is_err_and(|why| why.contains("each plan")));
+}

@@ -30,4 +30,4 @@ pub use process::{Exit, Process};
 pub use procfs::{Environ, ProcessStat, Snapshot, environ_value, pid_with_argument};
 pub use signals::{Signals, StopSignal, signal_name};
 pub use sweep::sweep;
-pub use tool::{Captured, StartedTool, ToolCommand, run_captured, start_tool};
+pub use tool::{Answered, Captured, StartedTool, ToolCommand, run_captured, run_with_input, start_tool};

@@ -1,12 +1,13 @@
 //! The one way to start whatever is not an agent: shell commands, git, hooks. Such a process has a
 //! session of its own and no terminal, so that it can neither stop an agent by reading from one nor
-//! write over a screen; its stdin is empty, and its output is captured up to a limit.
+//! write over a screen; its stdin is empty or what it is given, and its output is captured up to a limit.
 //!
 //! A command ends when its main process ends. What that leaves running in the background lives on,
 //! until the agent's sweep; one that is stopped, by its time limit or by being cancelled, takes
 //! its whole session with it.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Seek, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -15,6 +16,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
+use rustix::fs::{MemfdFlags, memfd_create};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 use tokio::time::timeout;
@@ -82,14 +84,65 @@ pub async fn run_captured(command: ToolCommand, cancel: &CancellationToken) -> R
     Ok(start_tool(command)?.captured(cancel).await)
 }
 
+/// What came of a command that was given input.
+#[derive(Debug)]
+pub struct Answered {
+    /// The beginning of what it wrote to stdout.
+    pub stdout: Vec<u8>,
+    /// The beginning of what it wrote to stderr.
+    pub stderr: Vec<u8>,
+    /// How it ended.
+    pub exit: Exit,
+    /// Whether the time limit stopped it.
+    pub timed_out: bool,
+    /// Whether it was cancelled.
+    pub cancelled: bool,
+}
+
+/// Runs a command that reads `input` to its end. If the future is dropped, the command and its session are
+/// killed. `spill` is not for such commands.
+///
+/// # Errors
+/// [`ProcError`] if it can't be started; whatever happens later is in [`Answered`].
+pub async fn run_with_input(
+    command: ToolCommand,
+    input: &[u8],
+    cancel: &CancellationToken,
+) -> Result<Answered, ProcError> {
+    let begun = Instant::now();
+    let input = memory_file(input).map_err(|e| ProcError::io("keeping a command's input", e))?;
+    let (errors, writer) = new_pipe()?;
+    let (process, reader) = ToolProcess::start(&command, Stdio::from(input), Some(writer.into()))?;
+    let stream = |reader| Stream { reader: Some(reader), capture: Capture::new(command.output_bytes_kept, None) };
+    let output = Output { all: stream(reader), errors: Some(stream(errors)) };
+    let started = StartedTool { process, output, time_limit: command.time_limit, begun };
+    let (Captured { output: stdout, exit, timed_out, cancelled, .. }, stderr) = started.end(cancel).await;
+    Ok(Answered { stdout, stderr, exit, timed_out, cancelled })
+}
+
+/// A file of nobody else that holds `content`: unlike a pipe it takes all of it at once, and it is no error if
+/// the command does not read it.
+fn memory_file(content: &[u8]) -> io::Result<File> {
+    let mut file = File::from(memfd_create("input", MemfdFlags::CLOEXEC)?);
+    file.write_all(content)?;
+    file.rewind()?;
+    Ok(file)
+}
+
+fn new_pipe() -> Result<(pipe::Receiver, io::PipeWriter), ProcError> {
+    let made = io::pipe().and_then(|(r, w)| Ok((pipe::Receiver::from_owned_fd(OwnedFd::from(r))?, w)));
+    made.map_err(|e| ProcError::io("making a pipe for output", e))
+}
+
 /// Starts a command, whose output waits until [`StartedTool::captured`] takes it in.
 ///
 /// # Errors
 /// [`ProcError`] if it can't be started.
 pub fn start_tool(command: ToolCommand) -> Result<StartedTool, ProcError> {
     let begun = Instant::now();
-    let (process, reader) = ToolProcess::start(&command)?;
-    let output = Output { reader: Some(reader), capture: Capture::new(command.output_bytes_kept, command.spill) };
+    let (process, reader) = ToolProcess::start(&command, Stdio::null(), None)?;
+    let capture = Capture::new(command.output_bytes_kept, command.spill);
+    let output = Output { all: Stream { reader: Some(reader), capture }, errors: None };
     Ok(StartedTool { process, output, time_limit: command.time_limit, begun })
 }
 
@@ -110,6 +163,11 @@ impl StartedTool {
 
     /// Takes its output in until it ends, by itself, by its time limit or by `cancel`.
     pub async fn captured(self, cancel: &CancellationToken) -> Captured {
+        self.end(cancel).await.0
+    }
+
+    /// With what it wrote to stderr, where that has a pipe of its own.
+    async fn end(self, cancel: &CancellationToken) -> (Captured, Vec<u8>) {
         let Self { process, mut output, time_limit, begun } = self;
         let (timed_out, cancelled) = tokio::select! {
             biased;
@@ -123,8 +181,8 @@ impl StartedTool {
         // back may still come.
         let _ = timeout(deadlines().drain, output.read_all()).await;
         output.leave_to_background();
-        let Output { capture, .. } = output;
-        Captured {
+        let Output { all: Stream { capture, .. }, errors } = output;
+        let captured = Captured {
             truncated: capture.total > capture.head.len() as u64,
             total_bytes: capture.total,
             output: capture.head,
@@ -133,7 +191,8 @@ impl StartedTool {
             timed_out,
             cancelled,
             duration: begun.elapsed(),
-        }
+        };
+        (captured, errors.map_or_else(Vec::new, |errors| errors.capture.head))
     }
 }
 
@@ -146,19 +205,21 @@ struct ToolProcess {
 }
 
 impl ToolProcess {
-    fn start(command: &ToolCommand) -> Result<(Self, pipe::Receiver), ProcError> {
-        let no_pipe = |e| ProcError::io("making a pipe for output", e);
-        // One pipe for both streams keeps the order in which they were written.
-        let (reader, writer) = io::pipe().map_err(no_pipe)?;
+    /// Starts `command` with this stdin; stderr goes where stdout goes unless it has a place of its own.
+    fn start(command: &ToolCommand, input: Stdio, errors: Option<Stdio>) -> Result<(Self, pipe::Receiver), ProcError> {
+        let (reader, writer) = new_pipe()?;
         let mut process = prepare(command);
-        process.stdout(Stdio::from(writer.try_clone().map_err(no_pipe)?)).stderr(Stdio::from(writer));
+        let errors = match errors {
+            Some(errors) => errors,
+            // One pipe for both streams keeps the order in which they were written.
+            None => Stdio::from(writer.try_clone().map_err(|e| ProcError::io("making a pipe for output", e))?),
+        };
+        process.stdin(input).stdout(writer).stderr(errors);
         in_own_session(&mut process);
         let mut child = process.spawn().map_err(|e| ProcError::start(&command.program, &command.cwd, e))?;
         let session = child.id().cast_signed();
-        let opened =
-            PidFd::open(session).and_then(|pidfd| Ok((pidfd, pipe::Receiver::from_owned_fd(OwnedFd::from(reader))?)));
-        match opened {
-            Ok((pidfd, reader)) => Ok((Self { child: Some(child), pidfd, session }, reader)),
+        match PidFd::open(session) {
+            Ok(pidfd) => Ok((Self { child: Some(child), pidfd, session }, reader)),
             Err(e) => {
                 kill_session(session);
                 let _ = child.wait();
@@ -234,10 +295,10 @@ impl Drop for ToolProcess {
     }
 }
 
-/// All but the output.
+/// All but stdin and the output.
 fn prepare(command: &ToolCommand) -> Command {
     let mut process = Command::new(&command.program);
-    process.args(&command.args).current_dir(&command.cwd).stdin(Stdio::null());
+    process.args(&command.args).current_dir(&command.cwd);
     for name in withheld_from_tools() {
         process.env_remove(name);
     }
@@ -266,6 +327,14 @@ pub(super) fn in_own_session(command: &mut Command) {
 
 /// The reading side.
 struct Output {
+    /// Both streams, or stdout alone.
+    all: Stream,
+    /// Stderr, where it has a pipe of its own.
+    errors: Option<Stream>,
+}
+
+/// The end of one pipe.
+struct Stream {
     /// None once all writers are gone.
     reader: Option<pipe::Receiver>,
     capture: Capture,
@@ -284,6 +353,20 @@ impl Output {
     }
 
     /// Takes output in until all writers are gone. Can be dropped at any time without losing any.
+    async fn read_all(&mut self) {
+        match &mut self.errors {
+            None => self.all.read_all().await,
+            Some(errors) => drop(tokio::join!(self.all.read_all(), errors.read_all())),
+        }
+    }
+
+    fn leave_to_background(&mut self) {
+        self.all.leave_to_background();
+        self.errors.iter_mut().for_each(Stream::leave_to_background);
+    }
+}
+
+impl Stream {
     async fn read_all(&mut self) {
         let mut chunk = vec![0; CHUNK];
         while let Some(reader) = &mut self.reader {

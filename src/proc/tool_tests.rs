@@ -217,3 +217,24 @@ async fn what_can_not_be_started_says_why() {
     with_nul.args.push("a\0b".into());
     assert!(matches!(run_captured(with_nul, &cancel).await, Err(ProcError::Start { .. })));
 }
+
+#[tokio::test]
+async fn what_is_given_to_read_is_read_and_errors_come_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let answered = |script: &str, input: &[u8]| {
+        let (command, input) = (bash(dir.path(), script), input.to_vec());
+        async move { soon(run_with_input(command, &input, &CancellationToken::new())).await.unwrap() }
+    };
+    let large = b"0123456789abcdef".repeat(1 << 15);
+    let told = answered("wc -c; yes error | head -c 300000 >&2; echo out; exit 2", &large).await;
+    assert_eq!(told.stdout, b"524288\nout\n");
+    assert_eq!((told.stderr.len(), told.exit.code), (300_000, Some(2)));
+    assert!(!told.timed_out && !told.cancelled);
+    // Nobody has to read it.
+    assert_eq!(answered("exit 0", &large).await.exit.code, Some(0));
+    let mut slow = bash(dir.path(), "echo a; echo b >&2; trap '' TERM; sleep 1000 & wait; wait");
+    slow.time_limit = Duration::from_millis(200);
+    let stopped = soon(run_with_input(slow, b"", &CancellationToken::new())).await.unwrap();
+    assert!(stopped.timed_out);
+    assert_eq!((stopped.stdout.as_slice(), stopped.stderr.as_slice()), (&b"a\n"[..], &b"b\n"[..]));
+}

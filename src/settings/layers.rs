@@ -10,6 +10,7 @@ use serde_json::{Map, Value};
 use super::error::SettingsError;
 use super::schema::Settings;
 use crate::core::frame::{PermissionRules, ScopedRule};
+use crate::core::hook::{Hook, HookSet};
 
 /// Where settings come from, lowest first.
 #[derive(Clone, Debug, Default)]
@@ -94,6 +95,8 @@ pub struct Loaded {
     /// Dotted key → who set it, lowest layer first: of most keys the last counts, of lists of
     /// rules, added folders and hooks all do.
     pub origins: BTreeMap<String, Vec<String>>,
+    /// What is wrong with hooks, each with its place: such ones are passed over.
+    pub hook_warnings: Vec<String>,
 }
 
 /// Which list a rule goes to.
@@ -135,14 +138,20 @@ impl Settings {
     pub fn load(sources: &SettingsSources) -> Result<Loaded, SettingsError> {
         let mut loaded = Loaded::default();
         let mut merged = Value::Object(Map::new());
+        let mut hooks = HookSet::default();
         for layer in find_layers(sources, &mut loaded.files)? {
             Settings::read(&layer.value)
                 .map_err(|wrong| SettingsError::wrong(&layer.origin, without_mark(&layer.text), wrong))?;
             loaded.take_permissions(&layer, sources.home.as_deref());
+            loaded.take_hooks(&layer, &mut hooks);
             merge(&mut merged, &layer.value, "", &layer.origin, &mut loaded.origins);
         }
         loaded.settings = Settings::read(&merged)
             .map_err(|wrong| SettingsError::wrong("merged settings", &merged.to_string(), wrong))?;
+        if !hooks.hooks.is_empty() {
+            hooks.project.clone_from(&sources.project);
+        }
+        loaded.settings.hooks = hooks;
         loaded.take_flags(&sources.flags, &sources.cwd);
         Ok(loaded)
     }
@@ -191,6 +200,16 @@ impl Loaded {
         };
         if !list.contains(&rule) {
             list.push(rule);
+        }
+    }
+
+    fn take_hooks(&mut self, layer: &Layer, all: &mut HookSet) {
+        let (hooks, wrong) = super::hooks::read(&layer.value);
+        let new: Vec<Hook> = hooks.into_iter().filter(|hook| !all.hooks.contains(hook)).collect();
+        all.hooks.extend(new);
+        for wrong in wrong {
+            let error = SettingsError::wrong(&layer.origin, without_mark(&layer.text), wrong);
+            self.hook_warnings.push(format!("{error}; it is passed over"));
         }
     }
 

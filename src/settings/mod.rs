@@ -9,6 +9,7 @@ pub mod definitions;
 mod edit;
 mod error;
 pub mod front_matter;
+mod hooks;
 mod imports;
 pub mod instructions;
 mod layers;

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use crate::core::text::one_line;
 
 /// A value that is not what its key takes.
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Wrong {
     pub(super) key: String,
     pub(super) found: String,
@@ -130,7 +130,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-fn describe(value: &Value) -> String {
+pub(super) fn describe(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
         Value::Bool(b) => b.to_string(),

@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::models::{ModelEntry, ModelTable};
 use super::prices::{Price, PriceTable};
 use super::reader::{Reader, Wrong};
+use crate::core::hook::HookSet;
 use crate::core::limits::Durability;
 use crate::core::provider::Retry;
 
@@ -27,6 +28,8 @@ pub struct Settings {
     pub teammate_mode: Option<String>,
     /// Days after which ended sessions are removed.
     pub cleanup_period_days: u32,
+    /// Hooks of all layers, those that can be used.
+    pub hooks: HookSet,
     /// Keys under `lead`.
     pub lead: LeadSettings,
     /// Everything, also what this build does not know.
@@ -137,6 +140,7 @@ impl Default for Settings {
             default_mode: None,
             teammate_mode: None,
             cleanup_period_days: 30,
+            hooks: HookSet::default(),
             lead: LeadSettings::default(),
             raw: Value::Object(serde_json::Map::new()),
         }
@@ -168,6 +172,8 @@ impl Settings {
             default_mode: permissions.string("defaultMode")?,
             teammate_mode: top.string("teammateMode")?,
             cleanup_period_days: top.count("cleanupPeriodDays")?.unwrap_or(30),
+            // Read layer by layer, where their places are known.
+            hooks: HookSet::default(),
             lead: LeadSettings::read(&top.object("lead")?)?,
             raw: value.clone(),
         })

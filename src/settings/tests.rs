@@ -250,3 +250,23 @@ fn prices_need_both_directions_and_have_the_usual_cache_prices() {
         assert!(error.contains("lead.prices.m"), "{bad}: {error}");
     }
 }
+
+#[test]
+fn hooks_of_all_layers_count_and_broken_ones_are_told_with_their_place() {
+    let place = Place::new();
+    let hooks = |command: &str| {
+        format!(r#"{{"hooks": {{"TaskCreated": [{{"hooks": [{{"type": "command", "command": "{command}"}}]}}]}}}}"#)
+    };
+    place.write(USER, &hooks("mine")).write(PROJECT, &hooks("ours"));
+    place.write(LOCAL, "{\n  \"hooks\": {\"TaskCreated\": [{\"hooks\": [\n    {\"type\": \"command\"}]}]}}");
+    place.write(MANAGED, &hooks("mine"));
+    let loaded = place.load();
+    let commands: Vec<&str> = loaded.settings.hooks.hooks.iter().map(|h| h.command.as_str()).collect();
+    assert_eq!(commands, ["mine", "ours"]);
+    assert_eq!(loaded.settings.hooks.project, place.sources.project);
+    let warning = format!(
+        "{} at line 3, column 5: `hooks.TaskCreated[0].hooks[0].command` is missing, expected a command line; it is passed over",
+        place.path(LOCAL).display()
+    );
+    assert_eq!(loaded.hook_warnings, [warning]);
+}

@@ -48,6 +48,11 @@ pub fn undo_spawn(config: &ConfigDir, files: &AgentFiles, id: &AgentId) -> Resul
     remove(&config.agent_link(id))
 }
 
+/// Takes the link of an agent away: it is not found by its id any more. What it left stays.
+pub fn unlink(config: &ConfigDir, id: &AgentId) -> Result<(), StoreError> {
+    remove(&config.agent_link(id))
+}
+
 /// The launch facts of an agent.
 pub fn read_meta(files: &AgentFiles) -> Result<Meta, StoreError> {
     let path = files.meta();
@@ -88,12 +93,21 @@ pub(super) fn names_in(folder: &Path) -> impl Iterator<Item = String> + use<> {
 pub fn resolve(config: &ConfigDir, id: &AgentId) -> Result<AgentFiles, StoreError> {
     let link = config.agent_link(id);
     let files = AgentFiles::of(fs::read_link(&link).map_err(StoreError::at(&link, "read the link"))?);
-    if files.agent_id().as_ref() == Some(id) {
+    let is_its = match id.as_member() {
+        Some(_) => session_of(files.transcript()).is_some(),
+        None => files.agent_id().as_ref() == Some(id),
+    };
+    if is_its {
         Ok(files)
     } else {
         let target = files.transcript().display().to_string();
         Err(StoreError::damaged(&link, format!("it leads to {target}, which is not that agent's transcript")))
     }
+}
+
+/// The session that a transcript of this path is of.
+fn session_of(transcript: &Path) -> Option<SessionId> {
+    SessionId::parse(transcript.file_name()?.to_str()?.strip_suffix(".jsonl")?)
 }
 
 /// The agents whose id begins with `text`, in either spelling; sorted.
@@ -105,9 +119,16 @@ pub fn resolve_prefix(config: &ConfigDir, text: &str) -> Vec<AgentId> {
         let known = config.agent_link(&id).symlink_metadata().is_ok();
         return known.then_some(id).into_iter().collect();
     }
-    let begins = |id: &AgentId| id.as_str().starts_with(text) || format!("a{}", id.hex()).starts_with(text);
+    let begins = |id: &AgentId| id.as_str().starts_with(text) || id.undashed().starts_with(text);
     let mut ids: Vec<AgentId> =
         names_in(&config.agent_links()).filter_map(|name| AgentId::parse(&name)).filter(begins).collect();
+    ids.sort();
+    ids
+}
+
+/// All agents that have a link, members of teams too; sorted.
+pub fn all_agents(config: &ConfigDir) -> Vec<AgentId> {
+    let mut ids: Vec<AgentId> = names_in(&config.agent_links()).filter_map(|name| AgentId::parse(&name)).collect();
     ids.sort();
     ids
 }
@@ -116,9 +137,8 @@ pub fn resolve_prefix(config: &ConfigDir, text: &str) -> Vec<AgentId> {
 pub fn latest_session(config: &ConfigDir, cwd: &Path) -> Option<(SessionId, SessionFiles)> {
     let folder = config.project(cwd);
     let sessions = names_in(&folder).filter_map(|name| {
-        let id = SessionId::parse(name.strip_suffix(".jsonl")?)?;
         let path = folder.join(name);
-        Some((written(&path)?, id, path))
+        Some((written(&path)?, session_of(&path)?, path))
     });
     sessions.max().map(|(_, id, path)| (id, SessionFiles::of(path)))
 }

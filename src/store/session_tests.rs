@@ -46,7 +46,7 @@ fn a_recorded_agent_is_found_by_id_prefix_session_and_tool_use() {
     assert_eq!(all, [first.clone(), second.clone()], "oldest first");
     assert_eq!(find_by_tool_use(&place.session, "t2"), Some((second.clone(), meta("t2", 20))));
     assert_eq!(find_by_tool_use(&place.session, "t3"), None);
-    for text in [&first.as_str()[..16], &format!("a{}", &first.hex()[..14]), first.as_str()] {
+    for text in [&first.as_str()[..16], &first.undashed()[..15], first.as_str()] {
         assert_eq!(resolve_prefix(&place.config, text), std::slice::from_ref(&first), "{text}");
     }
     assert_eq!(resolve_prefix(&place.config, "a-").len(), 2);

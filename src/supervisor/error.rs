@@ -73,6 +73,9 @@ pub enum LaunchError {
     /// The agent was stopped while it started.
     #[error("stopped while it started")]
     Stopped,
+    /// There is no pane for it.
+    #[error("no pane was opened: {0}")]
+    Pane(#[from] super::panes::PaneError),
     /// Its files can't be made or read.
     #[error("can't use the agent's files: {0}")]
     Store(#[from] StoreError),

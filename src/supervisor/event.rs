@@ -6,11 +6,13 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
+use super::backend::PanePlace;
 use crate::core::agent::{LiveState, Outcome};
 use crate::core::entry::Line;
 use crate::core::frame::{Delivered, Delivery, ModelWait, SetPermissions};
 use crate::core::ids::AgentId;
 use crate::core::question::{Question, Verdict};
+use crate::core::team::Protocol;
 use crate::tool::ToolOutput;
 
 /// What the owner asks of an agent's task.
@@ -26,6 +28,12 @@ pub enum Command {
     },
     /// Obey these rules and this mode from now on.
     SetPermissions(Arc<SetPermissions>),
+    /// Tell a member something as its lead (spec 3.4).
+    Protocol(Box<Protocol>),
+    /// Ask what it does, behind all that was said to it before.
+    Status(oneshot::Sender<Box<LiveState>>),
+    /// End its turn, not the member.
+    Interrupt,
     /// Let it go on without an owner.
     Release,
 }
@@ -45,6 +53,8 @@ pub struct Launched {
     pub pid: i32,
     /// Its address.
     pub address: String,
+    /// Its pane.
+    pub pane: Option<PanePlace>,
 }
 
 /// What the owner's loop is told.
@@ -105,6 +115,13 @@ pub enum SupervisorEvent {
         question: Question,
         /// Takes the answer.
         reply: oneshot::Sender<Verdict>,
+    },
+    /// A member's runtime says something to its lead's (spec 3.4).
+    Protocol {
+        /// The member.
+        id: AgentId,
+        /// What it says.
+        message: Box<Protocol>,
     },
     /// It said nothing for a long time.
     Stalled {

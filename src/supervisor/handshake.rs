@@ -5,26 +5,30 @@ use std::path::Path;
 
 use super::error::LaunchError;
 use crate::core::agent::{LiveState, RegistryEntry};
-use crate::core::frame::{Frame, PROTOCOL, Telling, build};
+use crate::core::frame::{Frame, Hello, PROTOCOL, Telling, build};
 use crate::core::ids::SessionId;
 use crate::core::limits::deadlines;
 use crate::proc::{PidFd, Process};
 use crate::wire::{Inbox, Incoming, Link, WireError, dial_and_greet, parse_address};
 
-/// Hello, welcome, ready: address and runtime name of the child. What it tells of its conversation
-/// before it is ready goes to `early`.
+/// Hello (unless it was said), welcome, ready: address and runtime name of the child. What it tells of
+/// its conversation before it is ready goes to `early`.
 pub(super) async fn shake_hands(
     link: &Link,
     inbox: &mut Inbox,
+    hello: Option<Hello>,
     welcome: Frame,
     program: &Path,
     pid: i32,
     early: &mut Vec<Frame>,
 ) -> Result<(String, String), LaunchError> {
     let died = || LaunchError::Died { pid, exit: String::new(), log: String::new() };
-    let hello = match inbox.recv().await {
-        Some(Incoming { frame: Frame::Hello(hello), .. }) => hello,
-        Some(_) | None => return Err(died()),
+    let hello = match hello {
+        Some(hello) => hello,
+        None => match inbox.recv().await {
+            Some(Incoming { frame: Frame::Hello(hello), .. }) => hello,
+            Some(_) | None => return Err(died()),
+        },
     };
     if hello.protocol != PROTOCOL || hello.build != build() {
         let reason = format!("this lead is build {}, you are build {}", build(), hello.build);

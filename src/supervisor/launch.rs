@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::backend::{Backend, PanePlace};
 use super::error::LaunchError;
 use crate::core::agent::{Owner, RegistryEntry};
 use crate::core::env::Vars;
@@ -15,7 +16,7 @@ use crate::core::provider::ProviderAccess;
 /// How agents of one lead are started.
 #[derive(Clone, Debug)]
 pub struct Launcher {
-    program: Arc<Path>,
+    worker: Arc<Path>,
     given: Arc<Given>,
     starting: Arc<Semaphore>,
 }
@@ -23,6 +24,19 @@ pub struct Launcher {
 /// Agents that may be between their start and `Ready` at a time. More would only take the processor
 /// from each other, and with it the time that each has to get ready.
 const STARTING: usize = 32;
+
+/// The programs of agents: workers, and members of teams.
+pub const AGENT_PROGRAMS: [&str; 2] = ["lead-worker", "lead-teammate"];
+
+/// Where a program of this build is: next to the running one, else on PATH.
+pub fn locate(name: &'static str) -> Result<PathBuf, LaunchError> {
+    let here = std::env::current_exe().ok().and_then(|p| p.parent().map(Path::to_path_buf)).unwrap_or_default();
+    let beside = here.join(name);
+    if beside.is_file() {
+        return Ok(beside);
+    }
+    which::which(name).map_err(|_| LaunchError::ProgramMissing { name, beside: here })
+}
 
 /// What every agent of one lead is given.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +62,8 @@ pub enum Start {
         config: Box<AgentConfig>,
         /// What it is told first.
         prompt: Prompt,
+        /// What runs it.
+        backend: Arc<dyn Backend>,
     },
     /// A process that another lead started and that lives on.
     Adopt {
@@ -57,20 +73,17 @@ pub enum Start {
         session: crate::core::ids::SessionId,
         /// Its run, as far as the transcript tells.
         run: u32,
+        /// Its pane, as far as the roster tells.
+        pane: Option<PanePlace>,
     },
 }
 
 impl Launcher {
-    /// Agents run `name`, which is next to the running program or on PATH.
-    pub fn find(name: &'static str, given: Given) -> Result<Self, LaunchError> {
-        let here = std::env::current_exe().ok().and_then(|p| p.parent().map(Path::to_path_buf)).unwrap_or_default();
-        let beside = here.join(name);
-        let program = if beside.is_file() {
-            beside
-        } else {
-            which::which(name).map_err(|_| LaunchError::ProgramMissing { name, beside: here })?
-        };
-        Ok(Self { program: program.into(), given: Arc::new(given), starting: Arc::new(Semaphore::new(STARTING)) })
+    /// Agents run `lead-worker`, which is next to the running program or on PATH; members of a team
+    /// run `lead-teammate`.
+    pub fn find(given: Given) -> Result<Self, LaunchError> {
+        let worker = locate("lead-worker")?.into();
+        Ok(Self { worker, given: Arc::new(given), starting: Arc::new(Semaphore::new(STARTING)) })
     }
 
     /// Waits for a place among those that start; it is given back when the permit is dropped.
@@ -79,9 +92,12 @@ impl Launcher {
         Arc::clone(&self.starting).acquire_owned().await.ok()
     }
 
-    /// The program.
-    pub fn program(&self) -> PathBuf {
-        self.program.to_path_buf()
+    /// The program of this agent.
+    pub fn program(&self, config: &AgentConfig) -> Result<PathBuf, LaunchError> {
+        match config.membership {
+            Some(_) => locate("lead-teammate"),
+            None => Ok(self.worker.to_path_buf()),
+        }
     }
 
     /// Environment of an agent's process.
@@ -91,9 +107,11 @@ impl Launcher {
 
     /// Arguments: they tell `ps` and tmux who is who, nothing more.
     pub fn arguments(config: &AgentConfig) -> Vec<String> {
-        let mut args = vec!["--role".to_owned(), "worker".to_owned(), "--id".to_owned(), config.id.as_str().to_owned()];
-        args.extend(["--session".to_owned(), config.session.as_str().to_owned()]);
-        args
+        let (role, session) = match &config.membership {
+            Some(membership) => ("teammate", &membership.session),
+            None => ("worker", &config.session),
+        };
+        ["--role", role, "--id", config.id.as_str(), "--session", session.as_str()].map(str::to_owned).to_vec()
     }
 
     /// What the process is told.

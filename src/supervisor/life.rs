@@ -7,28 +7,26 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::backend::{Backend, Begun, Keep, Order, PanePlace, pane_ended};
 use super::error::LaunchError;
 use super::event::{Command, Deliver, Launched, SupervisorEvent, not_answering};
 use super::handshake::{adopt_link, shake_hands};
 use super::launch::{Launcher, Start};
 use super::lines::Room;
-use super::outcome::{Remains, outcome_of_dead};
 use super::permissions::set_permissions;
-use crate::core::agent::Outcome;
+use crate::core::agent::{LiveState, Outcome};
 use crate::core::fault::{self, Fault};
 use crate::core::frame::{Delivered, Frame};
 use crate::core::ids::{AgentId, SessionId};
 use crate::core::limits::deadlines;
 use crate::core::paths::AgentFiles;
-use crate::core::text::with_causes;
-use crate::proc::{Exit, Ladder, LadderAction, LadderEvent, Process, Rung, deadline, spawn_agent, sweep};
+use crate::proc::{Exit, Ladder, LadderAction, LadderEvent, Process, Rung, deadline};
 use crate::store::StoreError;
 use crate::store::lock::wait_shared;
 use crate::store::reader::tail;
-use crate::store::runtime::{self, RuntimeDir};
+use crate::store::runtime::RuntimeDir;
 use crate::store::session::mark_stop;
-use crate::store::settle::{Settled, settle};
-use crate::wire::{Connection, Inbox, Incoming, Link, PeerStream, WireError};
+use crate::wire::{Inbox, Incoming, Link, WireError};
 
 /// What a task needs for its whole life.
 pub(super) struct Life {
@@ -58,6 +56,7 @@ struct Running {
     run: u32,
     runtime_name: Option<String>,
     pid: i32,
+    pane: Option<PanePlace>,
 }
 
 /// How an agent's task ends.
@@ -72,9 +71,9 @@ impl Life {
     /// Lives through one run. Ends when its outcome is settled and everybody who waited was answered.
     pub(super) async fn live(mut self, start: Start) {
         let (end, fresh) = match start {
-            Start::Spawn { config, prompt } => {
+            Start::Spawn { config, prompt, backend } => {
                 let run = config.run;
-                match self.launch(*config, prompt).await {
+                match self.launch(*config, prompt, &*backend).await {
                     Ok(running) => (self.run(running).await, false),
                     Err((error, exit)) => {
                         // The table first, so that whoever hears of the error finds it true.
@@ -84,7 +83,9 @@ impl Life {
                     }
                 }
             }
-            Start::Adopt { entry, session, run } => (self.adopt(entry.map(|e| *e), &session, run).await, run <= 1),
+            Start::Adopt { entry, session, run, pane } => {
+                (self.adopt(entry.map(|e| *e), &session, run, pane).await, run <= 1)
+            }
         };
         let id = self.id.clone();
         match end {
@@ -136,25 +137,35 @@ impl Life {
         &mut self,
         config: crate::core::frame::AgentConfig,
         prompt: crate::core::frame::Prompt,
+        backend: &dyn Backend,
     ) -> Result<Running, (LaunchError, Option<Exit>)> {
         let _place = tokio::select! {
             place = self.launcher.place() => place,
             () = stop_asked(&mut self.commands, &mut self.early) => return Err((LaunchError::Stopped, None)),
         };
-        let program = self.launcher.program();
-        let args = Launcher::arguments(&config);
+        let program = self.launcher.program(&config).map_err(|error| (error, None))?;
         let run = config.run;
-        let spawned = spawn_agent(&program, &args, &config.cwd, self.launcher.environment(), &self.files.log())
-            .map_err(|e| (LaunchError::Start { program: program.clone(), reason: with_causes(&e) }, None))?;
-        fault::point(Fault::ProcessBeforeReady);
-        let process = spawned.process;
-        let pid = process.pid();
-        let (link, mut inbox) = Connection::start(PeerStream::of_child(spawned.link, pid, None));
-        let welcome = Frame::Welcome(Box::new(self.launcher.welcome(config, prompt)));
         let ready_by = Instant::now() + deadlines().ready;
+        let order = Order {
+            id: self.id.clone(),
+            program: program.clone(),
+            arguments: Launcher::arguments(&config),
+            cwd: config.cwd.clone(),
+            environment: self.launcher.environment().to_vec(),
+            files: self.files.clone(),
+            until: ready_by,
+        };
+        let begun = tokio::select! {
+            begun = backend.start(order) => begun.map_err(|error| (error, None))?,
+            () = stop_asked(&mut self.commands, &mut self.early) => return Err((LaunchError::Stopped, None)),
+        };
+        fault::point(Fault::ProcessBeforeReady);
+        let Begun { process, link, mut inbox, hello, pane } = begun;
+        let pid = process.pid();
+        let welcome = Frame::Welcome(Box::new(self.launcher.welcome(config, prompt)));
         let mut early = Vec::new();
         let shaken = {
-            let mut shaking = std::pin::pin!(shake_hands(&link, &mut inbox, welcome, &program, pid, &mut early));
+            let mut shaking = std::pin::pin!(shake_hands(&link, &mut inbox, hello, welcome, &program, pid, &mut early));
             tokio::select! {
                 shaken = &mut shaking => shaken,
                 // A quick child is ready, done and gone before this is looked at; what it said is
@@ -173,19 +184,22 @@ impl Life {
         };
         match shaken {
             Ok((address, name)) => {
-                let launched = Launched { pid, address };
+                let launched = Launched { pid, address, pane: pane.clone() };
                 let id = self.id.clone();
                 self.send(SupervisorEvent::Ready { id, launched: launched.clone() }).await;
                 for frame in early {
                     self.on_told(frame).await;
                 }
                 self.answer_ready(Ok(launched));
-                Ok(Running { process, link, inbox, run, runtime_name: Some(name), pid })
+                Ok(Running { process, link, inbox, run, runtime_name: Some(name), pid, pane })
             }
             Err(error) => {
                 link.close();
                 let _ = process.kill();
-                let exit = tokio::time::timeout(deadlines().stop_kill, process.wait()).await.ok();
+                let mut exit = tokio::time::timeout(deadlines().stop_kill, process.wait()).await.ok();
+                if let Some(pane) = &pane {
+                    exit = pane_ended(&self.id, pane, self.launcher.environment(), Keep::No).await.or(exit);
+                }
                 self.sweep_registry().await;
                 let error = match error {
                     // A closed link alone says nothing; the exit status does.
@@ -201,11 +215,17 @@ impl Life {
         }
     }
 
-    async fn adopt(&mut self, entry: Option<crate::core::agent::RegistryEntry>, session: &SessionId, run: u32) -> End {
+    async fn adopt(
+        &mut self,
+        entry: Option<crate::core::agent::RegistryEntry>,
+        session: &SessionId,
+        run: u32,
+        pane: Option<PanePlace>,
+    ) -> End {
         if let Some(entry) = entry {
             match adopt_link(&entry, session, self.launcher.telling()).await {
                 Ok((process, link, inbox, state, runtime_name)) => {
-                    let launched = Launched { pid: entry.pid, address: entry.address.clone() };
+                    let launched = Launched { pid: entry.pid, address: entry.address.clone(), pane: pane.clone() };
                     let id = self.id.clone();
                     self.send(SupervisorEvent::Ready { id: id.clone(), launched: launched.clone() }).await;
                     self.answer_ready(Ok(launched));
@@ -213,7 +233,7 @@ impl Life {
                     self.send(SupervisorEvent::State { id, state }).await;
                     self.tell_untold(run).await;
                     let running =
-                        Running { process, link, inbox, run, runtime_name: Some(runtime_name), pid: entry.pid };
+                        Running { process, link, inbox, run, runtime_name: Some(runtime_name), pid: entry.pid, pane };
                     return self.run(running).await;
                 }
                 Err(error) => tracing::warn!(id = %self.id, %error, "a living agent could not be taken over yet"),
@@ -231,7 +251,13 @@ impl Life {
                         let _ = deliver.reply.send(Delivered { outcome: "refused".to_owned(), message });
                     }
                     Some(Command::Release) | None => return End::LetGo,
-                    Some(Command::Stop { .. } | Command::SetPermissions(_)) => {}
+                    Some(
+                        Command::Stop { .. }
+                        | Command::SetPermissions(_)
+                        | Command::Protocol(_)
+                        | Command::Status(_)
+                        | Command::Interrupt,
+                    ) => {}
                 },
             }
         }
@@ -246,7 +272,7 @@ impl Life {
         let mut reason = None;
         let mut last_event = Instant::now();
         let mut stalled = false;
-        let exit = loop {
+        let mut exit = loop {
             let ladder_at = ladder.as_ref().and_then(Ladder::deadline);
             let stall_at = last_event + self.stall_after;
             tokio::select! {
@@ -278,6 +304,10 @@ impl Life {
                         act(action, &running, reason.as_deref().unwrap_or_default());
                     }
                     Some(Command::SetPermissions(said)) => set_permissions(&self.id, &running.link, &said),
+                    // What the link does not take, its end tells.
+                    Some(Command::Protocol(message)) => drop(running.link.send(Frame::Protocol { message })),
+                    Some(Command::Status(reply)) => ask_status(running.link.clone(), reply),
+                    Some(Command::Interrupt) => drop(running.link.send(Frame::Interrupt)),
                     Some(Command::Release) => {
                         // One that is frozen finds it in its socket when it goes on.
                         let _ = running.link.request(Frame::Release, deadlines().status).await;
@@ -309,6 +339,10 @@ impl Life {
         };
         // The agent's last words may still be in the socket; its file is what counts.
         running.link.close();
+        if let Some(pane) = &running.pane {
+            let keep = if ladder.is_some() { Keep::No } else { Keep::IfItFailed };
+            exit = pane_ended(&self.id, pane, self.launcher.environment(), keep).await.or(exit);
+        }
         End::Settled(self.settle(running.run, exit, running.runtime_name).await.map(Box::new))
     }
 
@@ -343,6 +377,7 @@ impl Life {
                     }
                 });
             }
+            Frame::Protocol { message } => self.send(SupervisorEvent::Protocol { id, message }).await,
             told @ (Frame::Entry { .. } | Frame::Compacting | Frame::ReplyPart { .. } | Frame::ModelWaits(_)) => {
                 self.on_told(told).await;
             }
@@ -391,51 +426,6 @@ impl Life {
         }
         fault::point(Fault::MarkerBeforeSignal);
     }
-
-    /// The process is gone (or past help): its tools are swept and its outcome is read or written.
-    async fn settle(&mut self, run: u32, exit: Option<Exit>, runtime_name: Option<String>) -> Option<Outcome> {
-        // One that ended by itself has removed its registry files; one that was killed can't have.
-        let crashed = exit.as_ref().is_none_or(|e| e.signal.is_some() || e.code.is_none());
-        let (id, session, files) = (self.id.clone(), self.session.clone(), self.files.clone());
-        let settled = tokio::task::spawn_blocking(move || {
-            settle(&files, &id, &session, |run, _, _| {
-                let leftovers = runtime_name.map(|name| sweep(&name, &[])).unwrap_or_default();
-                outcome_of_dead(&id, &session, &files, Remains { run, exit, leftovers })
-            })
-        })
-        .await;
-        if crashed {
-            self.sweep_registry().await;
-        }
-        let _ = std::fs::remove_file(self.files.stop_marker(run));
-        self.tell_untold(run).await;
-        match settled {
-            Ok(Ok(Settled::Existing(outcome) | Settled::Written(outcome))) => Some(outcome),
-            Ok(Ok(Settled::NeverStarted)) => None,
-            Ok(Err(error)) => Some(self.unsettled(run, &error)),
-            Err(panic) => {
-                tracing::error!(id = %self.id, %panic, "settling failed");
-                None
-            }
-        }
-    }
-
-    /// The outcome could not be written (disk full, a process that survives SIGKILL): it is told all
-    /// the same, and since nothing is on disk a later resume tells it again rather than never.
-    fn unsettled(&self, run: u32, error: &StoreError) -> Outcome {
-        tracing::error!(id = %self.id, %error, "the outcome can't be written");
-        let remains = Remains { run, exit: None, leftovers: Vec::new() };
-        let mut outcome = outcome_of_dead(&self.id, &self.session, &self.files, remains);
-        outcome.error = Some(format!("its outcome can't be written: {error}"));
-        outcome
-    }
-
-    /// A process that crashed leaves its registry files behind.
-    async fn sweep_registry(&self) {
-        let runtime = self.runtime.clone();
-        let _ = tokio::task::spawn_blocking(move || runtime::sweep(&runtime, &mut |dead| drop(sweep(&dead.name, &[]))))
-            .await;
-    }
 }
 
 /// What became of a message whose receiver's run is over.
@@ -453,6 +443,15 @@ async fn stop_asked(commands: &mut mpsc::Receiver<Command>, early: &mut VecDeque
             Some(command) => early.push_back(command),
         }
     }
+}
+
+/// Asks in a task of its own, so that a frozen agent holds nothing up. Without an answer `reply` is dropped.
+fn ask_status(link: Link, reply: oneshot::Sender<Box<LiveState>>) {
+    tokio::spawn(async move {
+        if let Ok(Frame::StatusReply { state, .. }) = link.request(Frame::Status, deadlines().status).await {
+            let _ = reply.send(state);
+        }
+    });
 }
 
 async fn next_command(early: &mut VecDeque<Command>, commands: &mut mpsc::Receiver<Command>) -> Option<Command> {

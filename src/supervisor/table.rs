@@ -3,11 +3,13 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
+use super::backend::{Backend, Headless};
 use super::error::LaunchError;
 use super::event::{Command, Launched, SupervisorEvent};
 use super::launch::{Launcher, Start};
@@ -19,7 +21,7 @@ use crate::core::ids::{AgentId, SessionId};
 use crate::core::paths::{AgentFiles, ConfigDir, SessionFiles};
 use crate::store::StoreError;
 use crate::store::runtime::RuntimeDir;
-use crate::store::session::{record_spawn, undo_spawn};
+use crate::store::session::{record_spawn, undo_spawn, unlink};
 
 /// Commands that wait in one agent's task.
 const COMMANDS: usize = 1024;
@@ -183,14 +185,56 @@ impl Supervisor {
         record_spawn(&self.config_dir, &files, &id, &meta)?;
         crate::core::fault::point(crate::core::fault::Fault::MetaBeforeProcess);
         let run = config.run;
-        Ok(self.start(id, meta, files, run, Start::Spawn { config: Box::new(config), prompt }))
+        Ok(self.start(
+            id,
+            meta,
+            files,
+            run,
+            Start::Spawn { config: Box::new(config), prompt, backend: Arc::new(Headless) },
+        ))
+    }
+
+    /// Starts a new member of a team, whose transcript is a session of its own. A link that an earlier
+    /// member of this name left behind is replaced: the name is this one's now.
+    pub fn spawn_member(
+        &mut self,
+        meta: Meta,
+        config: AgentConfig,
+        prompt: Prompt,
+        files: AgentFiles,
+        backend: Arc<dyn Backend>,
+    ) -> Result<ReadyReceiver, LaunchError> {
+        let id = config.id.clone();
+        unlink(&self.config_dir, &id)?;
+        record_spawn(&self.config_dir, &files, &id, &meta)?;
+        crate::core::fault::point(crate::core::fault::Fault::MetaBeforeProcess);
+        let run = config.run;
+        Ok(self.start(id, meta, files, run, Start::Spawn { config: Box::new(config), prompt, backend }))
+    }
+
+    /// Knows nothing more of an agent that has ended and is not to come back.
+    pub fn forget(&mut self, id: &AgentId) {
+        if self.agents.get(id).is_some_and(|slot| !slot.is_live()) {
+            self.agents.remove(id);
+        }
     }
 
     /// Starts the next run of an agent that has ended.
     pub fn resume(&mut self, id: &AgentId, config: AgentConfig, prompt: Prompt) -> Option<ReadyReceiver> {
+        self.resume_in(id, config, prompt, Arc::new(Headless))
+    }
+
+    /// The same, by another backend.
+    pub fn resume_in(
+        &mut self,
+        id: &AgentId,
+        config: AgentConfig,
+        prompt: Prompt,
+        backend: Arc<dyn Backend>,
+    ) -> Option<ReadyReceiver> {
         let slot = self.agents.get(id)?;
         let (meta, files, run) = (slot.meta.clone(), slot.files.clone(), config.run);
-        Some(self.start(id.clone(), meta, files, run, Start::Spawn { config: Box::new(config), prompt }))
+        Some(self.start(id.clone(), meta, files, run, Start::Spawn { config: Box::new(config), prompt, backend }))
     }
 
     /// Takes over an agent that an earlier lead of this session started.
@@ -256,6 +300,14 @@ impl Supervisor {
         }
     }
 
+    /// The way to a living agent's task, for a task that asks it more than once.
+    pub fn commands_of(&self, id: &AgentId) -> Option<mpsc::Sender<Command>> {
+        match self.agents.get(id).map(|slot| &slot.state) {
+            Some(SlotState::Live { commands, .. }) => Some(commands.clone()),
+            _ => None,
+        }
+    }
+
     /// The end of its latest run was read by `TaskOutput`.
     pub fn mark_retrieved(&mut self, id: &AgentId) {
         if let Some(slot) = self.agents.get_mut(id) {
@@ -296,6 +348,7 @@ impl Supervisor {
             | SupervisorEvent::Doing { .. }
             | SupervisorEvent::Call { .. }
             | SupervisorEvent::Permission { .. }
+            | SupervisorEvent::Protocol { .. }
             | SupervisorEvent::Stalled { .. } => {}
         }
     }

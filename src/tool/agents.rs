@@ -10,6 +10,10 @@ use super::{BoxFuture, Tool, ToolContext, ToolOutput};
 use crate::core::agent::Activity;
 use crate::core::message::ToolSpec;
 use crate::core::text;
+use crate::permission::Mode;
+
+/// What names of agents and teams look like.
+pub(super) const NAME_PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$";
 
 /// Input of `Agent`.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -85,6 +89,8 @@ pub struct AgentTool {
     pub always_background: bool,
     /// Whether anything may go to the background.
     pub background_allowed: bool,
+    /// Whether a call with a name can start a member of a team.
+    pub teammates: bool,
 }
 
 impl Tool for AgentTool {
@@ -99,7 +105,7 @@ impl Tool for AgentTool {
             "description": {"type": "string", "description": "What the agent does, in 3 to 5 words"},
             "prompt": {"type": "string", "description": "The whole task: the agent sees nothing else"},
             "subagent_type": {"type": "string", "enum": names, "description": "The type of agent"},
-            "name": {"type": "string", "description": "A name by which SendMessage reaches it", "pattern": "^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$"},
+            "name": {"type": "string", "description": "A name by which SendMessage reaches it", "pattern": NAME_PATTERN},
             "cwd": {"type": "string", "description": "Working folder, an absolute path; default: yours"},
         });
         if let Some(properties) = properties.as_object_mut() {
@@ -115,6 +121,19 @@ impl Tool for AgentTool {
                     json!({"type": "boolean", "description": "Return at once; the result comes as a notification"}),
                 );
             }
+        }
+        if let Some(properties) = properties.as_object_mut().filter(|_| self.teammates) {
+            properties.insert(
+                "team_name".to_owned(),
+                json!({"type": "string", "description": "Your team: with a name, the agent becomes a member of it"}),
+            );
+            properties.insert(
+                "mode".to_owned(),
+                json!({
+                    "type": "string", "enum": Mode::ALL.map(Mode::as_str),
+                    "description": "Permission mode of a member, no wider than yours; plan: it needs your approval before it changes anything",
+                }),
+            );
         }
         let how = if self.always_background {
             "The call returns at once with the agent's id; its result comes later as a <task-notification>."
@@ -151,7 +170,43 @@ this conversation. {how} Several calls in one message run at the same time.\nTyp
 }
 
 /// Sends a message to an agent.
-pub struct SendMessageTool;
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendMessageTool {
+    /// Where only plain agents and sessions can be reached.
+    ToAgents,
+    /// Where members of a team can be reached, too.
+    ToMembers,
+}
+
+impl SendMessageTool {
+    fn message(self) -> Value {
+        let text = json!({"type": "string", "description": "The text"});
+        if self == Self::ToAgents {
+            return text;
+        }
+        let why = json!({"type": "string", "description": "Why; needed with a no"});
+        let id = json!({"type": "string", "description": "The id that came with the request"});
+        let object = |kind: &str, mut properties: Value, required: &[&str]| {
+            properties["type"] = json!({"const": kind});
+            json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+        };
+        let answer = ["type", "request_id", "approve"];
+        json!({"anyOf": [
+            text,
+            object("shutdown_request", json!({"reason": {"type": "string"}}), &["type"]),
+            object(
+                "shutdown_response",
+                json!({"request_id": id, "approve": {"type": "boolean"}, "reason": why}),
+                &answer,
+            ),
+            object(
+                "plan_approval_response",
+                json!({"request_id": id, "approve": {"type": "boolean"}, "feedback": why}),
+                &answer,
+            ),
+        ]})
+    }
+}
 
 impl Tool for SendMessageTool {
     fn name(&self) -> Cow<'_, str> {
@@ -159,18 +214,29 @@ impl Tool for SendMessageTool {
     }
 
     fn spec(&self) -> ToolSpec {
-        ToolSpec {
-            name: "SendMessage".to_owned(),
-            description: "Send a message to an agent by its id or name, or to another session by its address \
+        let mut description = "Send a message to an agent by its id or name, or to another session by its address \
 (uds:/path.sock). An agent that runs sees it at its next step; one that has ended goes on in the background with \
 everything it knew, and reports again."
-                .to_owned(),
+            .to_owned();
+        let to = match self {
+            Self::ToAgents => "Agent id, name, or uds: address",
+            Self::ToMembers => {
+                description.push_str(
+                    "\nMembers of your team are reached by their bare names, your lead as team-lead, all but you as `*`. \
+Nothing else that you write is seen by them. The objects ask a member to end, and answer such a request or a plan.",
+                );
+                "Agent id, name, `*` for the whole team, or uds: address"
+            }
+        };
+        ToolSpec {
+            name: "SendMessage".to_owned(),
+            description,
             input_schema: json!({
                 "type": "object",
                 "properties": {
-                    "to": {"type": "string", "description": "Agent id, name, or uds: address"},
-                    "message": {"type": "string", "description": "The text"},
-                    "summary": {"type": "string", "maxLength": 200, "description": "The message in 5 to 10 words"},
+                    "to": {"type": "string", "description": to},
+                    "message": self.message(),
+                    "summary": {"type": "string", "maxLength": 200, "description": "The message in 5 to 10 words; needed with a text"},
                     "notify_when_idle": {"type": "boolean", "description": "For another session: tell me once when it has nothing to do any more, if I am still there"}
                 },
                 "required": ["to", "message"],
@@ -251,14 +317,30 @@ mod tests {
     #[test]
     fn the_schema_offers_only_what_applies() {
         let tool = |always_background, background_allowed| {
-            AgentTool { types: vec![], always_background, background_allowed }.spec().input_schema["properties"].clone()
+            AgentTool { types: vec![], always_background, background_allowed, teammates: false }.spec().input_schema["properties"].clone()
         };
         assert!(tool(false, true).get("run_in_background").is_some());
         assert!(tool(false, false).get("run_in_background").is_none());
         let coordinator = tool(true, true);
         assert!(coordinator.get("run_in_background").is_none() && coordinator.get("model").is_none());
         for absent in ["team_name", "mode", "isolation"] {
-            assert!(coordinator.get(absent).is_none(), "{absent} has no route yet");
+            assert!(coordinator.get(absent).is_none(), "{absent} has no route");
         }
+        let with_teammates =
+            AgentTool { types: vec![], always_background: false, background_allowed: true, teammates: true };
+        let properties = &with_teammates.spec().input_schema["properties"];
+        assert!(properties["team_name"].is_object() && properties.get("isolation").is_none());
+        let modes = json!(["default", "acceptEdits", "plan", "dontAsk", "bypassPermissions"]);
+        assert_eq!(properties["mode"]["enum"], modes);
+    }
+
+    #[test]
+    fn only_members_are_offered_what_is_said_between_members() {
+        let message = |tool: SendMessageTool| tool.spec().input_schema["properties"]["message"].clone();
+        assert_eq!(message(SendMessageTool::ToAgents)["type"], "string");
+        let forms = message(SendMessageTool::ToMembers)["anyOf"].clone();
+        let kinds: Vec<&Value> =
+            forms.as_array().unwrap()[1..].iter().map(|f| &f["properties"]["type"]["const"]).collect();
+        assert_eq!(kinds, ["shutdown_request", "shutdown_response", "plan_approval_response"]);
     }
 }

@@ -17,7 +17,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    fn value(&self, key: &str) -> Option<&'a Value> {
+    pub(super) fn value(&self, key: &str) -> Option<&'a Value> {
         self.object.get(key).filter(|v| !v.is_null())
     }
 
@@ -50,6 +50,17 @@ impl<'a> Arguments<'a> {
             Some(_) => None,
         };
         parsed.ok_or_else(|| format!("`{key}` is no list"))
+    }
+
+    /// An object; also one that is written as a string, which models do.
+    pub(super) fn object(&self, key: &str) -> Result<Option<Map<String, Value>>, String> {
+        let parsed = match self.value(key) {
+            None => return Ok(None),
+            Some(Value::Object(object)) => Some(object.clone()),
+            Some(Value::String(text)) => serde_json::from_str(text).ok(),
+            Some(_) => None,
+        };
+        parsed.map(Some).ok_or_else(|| format!("`{key}` is no object"))
     }
 
     /// A number; also one that is written as a string, which models do.

@@ -7,6 +7,7 @@ mod bash;
 #[cfg(test)]
 mod change_tests;
 mod edit;
+mod exit_plan;
 #[cfg(test)]
 mod file_tests;
 mod files;
@@ -16,6 +17,7 @@ mod grep;
 mod grep_sink;
 mod image;
 mod lines;
+pub mod message;
 mod missing;
 mod nearest;
 mod notebook;
@@ -30,6 +32,9 @@ mod skill;
 mod splice;
 mod target;
 mod task_output;
+pub mod tasks;
+pub mod team;
+pub mod team_mail;
 #[cfg(test)]
 mod testing;
 mod text_file;
@@ -52,6 +57,7 @@ pub use crate::model::BoxFuture;
 
 pub use self::bash::{Background, Bash};
 pub use self::edit::Edit;
+pub use self::exit_plan::ExitPlanMode;
 pub use self::files::HidePath;
 use self::folder_instructions::FolderInstructions;
 pub use self::glob::Glob;
@@ -60,29 +66,40 @@ pub use self::notebook_edit::NotebookEdit;
 pub use self::read::Read;
 pub use self::skill::SkillTool;
 pub use self::task_output::{TaskOutputInput, TaskOutputTool, output_tail};
+pub use self::team::{TeamCreateInput, TeamDeleteInput, TeamTool};
 pub use self::todo::TodoWrite;
 pub use self::web::WebFetch;
 pub use self::write::Write;
 
 /// Every tool that exists, in the order in which tools are offered. `WebSearch` is run by the
 /// provider, and offered in its words ([`crate::core::server_tool`]).
-pub const TOOLS: [&str; 15] = [
+pub const TOOLS: [&str; 22] = [
     "Agent",
     "Bash",
     "Edit",
+    "ExitPlanMode",
     "Glob",
     "Grep",
     "NotebookEdit",
     "Read",
     "SendMessage",
     "Skill",
+    "TaskCreate",
+    "TaskGet",
+    "TaskList",
     "TaskOutput",
     "TaskStop",
+    "TaskUpdate",
+    "TeamCreate",
+    "TeamDelete",
     "TodoWrite",
     "WebFetch",
     "WebSearch",
     "Write",
 ];
+
+/// Those of them that only a session has that can lead a team.
+pub const TEAM_TOOLS: [&str; 2] = ["TeamCreate", "TeamDelete"];
 
 /// A tool.
 pub trait Tool: Send + Sync {
@@ -136,8 +153,9 @@ impl ToolContext {
     }
 }
 
-/// Carries out `Agent`, `SendMessage`, `TaskStop` and `TaskOutput` for whoever runs a conversation: the lead's
-/// own loop, or in an agent a call over its owner link.
+/// Carries out what concerns other agents for whoever runs a conversation: `Agent`, `SendMessage`, the task
+/// board and teams, `TaskStop` and `TaskOutput`. That is the lead's own loop, or in an agent a call over its
+/// owner link.
 pub trait AgentPort: Send + Sync {
     /// Runs the tool `tool`.
     fn call<'a>(

@@ -24,6 +24,8 @@ fn roles(fault: Fault) -> &'static [&'static str] {
         | Fault::MetaBeforeProcess
         | Fault::ProcessBeforeReady
         | Fault::ReadyBeforeLaunched => &["lead"],
+        // Sessions without a team have no mail.
+        Fault::MailBeforeEntry | Fault::EntryBeforeMark => &[],
     }
 }
 

@@ -212,8 +212,9 @@ fn ps_shows_what_an_agent_has_in_progress_and_explorers_change_nothing() {
     });
     gate.open(1);
     run.wait().expect(0);
-    // There is no skill here, and no provider that searches.
-    let offered: Vec<&str> = lead::tool::TOOLS.into_iter().filter(|t| !["Skill", "WebSearch"].contains(t)).collect();
+    // There is no skill here, no provider that searches, and no plan to be approved.
+    let missing = ["ExitPlanMode", "Skill", "WebSearch"];
+    let offered: Vec<&str> = lead::tool::TOOLS.into_iter().filter(|t| !missing.contains(t)).collect();
     assert_eq!(book.last().tools(), offered, "the order in which tools are offered");
     let explorer = book.asked("the looking").pop().unwrap();
     assert!(explorer.tools().contains(&"TodoWrite"));

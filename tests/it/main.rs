@@ -44,6 +44,10 @@ mod old_sessions;
 #[cfg(test)]
 mod overflow;
 #[cfg(test)]
+mod panes;
+#[cfg(test)]
+mod panes_life;
+#[cfg(test)]
 mod permissions;
 #[cfg(test)]
 mod prefix;
@@ -83,6 +87,12 @@ mod support;
 mod takeover;
 #[cfg(test)]
 mod task_output;
+#[cfg(test)]
+mod tasks;
+#[cfg(test)]
+mod team_agents;
+#[cfg(test)]
+mod team_five;
 #[cfg(test)]
 mod team_jobs;
 #[cfg(test)]

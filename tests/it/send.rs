@@ -53,7 +53,8 @@ fn a_detached_agent_is_reached_by_id_prefix_name_and_address() {
     let piped = world.lead(&["send", "bob", "-"]).stdin("message 4").run();
     assert!(piped.expect(0).stdout.starts_with(&format!("{id}  queued")), "{piped:#?}");
     gate.open(1);
-    world.lead(&["wait", "bob"]).run().expect(0);
+    // By its id: one that has ended has no name.
+    world.lead(&["wait", &id]).run().expect(0);
     let told = told(&world, &row);
     assert_eq!(told, ["slow job", "message 0", "message 1", "message 2", "message 3", "message 4"]);
     let lines = world.session(&text(&row, "session")).agents()[0].lines();

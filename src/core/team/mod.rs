@@ -16,6 +16,7 @@ pub mod payload;
 pub mod protocol;
 pub mod refusal;
 pub mod roster;
+pub mod shown;
 
 pub use card::{Card, CardId, Status};
 pub use kept::{Kept, Object};

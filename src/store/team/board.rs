@@ -152,7 +152,27 @@ impl Board {
 
     /// Makes a card under the next number, which no card had before. Blocks.
     pub fn create(&self, new: &NewCard) -> Result<Card, TeamError> {
-        let mut reserved = None;
+        self.create_under(None, new)
+    }
+
+    /// Takes the next number for a card that is made later, or never: nobody else gets it. Blocks.
+    pub fn reserve(&self) -> Result<CardId, TeamError> {
+        self.locks.run(|held| {
+            self.prepare()?;
+            held.lock(&self.list_path())?;
+            let id = self.next_id(&self.ids()?)?;
+            self.raise_mark(held, id)?;
+            Ok(id)
+        })
+    }
+
+    /// Makes a card under a number of [`Self::reserve`], or under the next one if a program that knows
+    /// nothing of that took it. Blocks.
+    pub fn create_reserved(&self, id: CardId, new: &NewCard) -> Result<Card, TeamError> {
+        self.create_under(Some(id), new)
+    }
+
+    fn create_under(&self, mut reserved: Option<CardId>, new: &NewCard) -> Result<Card, TeamError> {
         self.locks.run(|held| {
             self.prepare()?;
             held.lock(&self.list_path())?;
@@ -164,11 +184,17 @@ impl Board {
             reserved = Some(id);
             let cards = if new.blocked_by.is_empty() { Cards::new() } else { self.read_all()?.cards };
             let changes = create(&cards, id, new)?;
-            let (list, mark) = (self.list_path(), self.folder.join(MARK));
-            held.replace(&list, &mark, &[id.to_string().as_bytes()])?;
+            self.raise_mark(held, id)?;
             self.apply(held, &cards, &changes, Some(id))?;
             Ok(Card::clone(&changes.write[&id]))
         })
+    }
+
+    /// Sees to it that no card to come gets the number `id`. The list is locked.
+    fn raise_mark(&self, held: &Held<'_>, id: CardId) -> Result<(), Stop> {
+        let (list, mark) = (self.list_path(), self.folder.join(MARK));
+        let marked = self.read_mark()?.max(id.number());
+        held.replace(&list, &mark, &[marked.to_string().as_bytes()])
     }
 
     /// A card, as its file says. [`TeamError::Refused`] if there is none.
@@ -215,9 +241,7 @@ impl Board {
             held.lock(&self.list_path())?;
             let cards = self.read_all()?.cards;
             let changes = delete(&cards, id)?;
-            let (list, mark) = (self.list_path(), self.folder.join(MARK));
-            let marked = self.read_mark()?.max(id.number());
-            held.replace(&list, &mark, &[marked.to_string().as_bytes()])?;
+            self.raise_mark(held, id)?;
             self.apply(held, &cards, &changes, None)
         })
     }
@@ -246,6 +270,11 @@ impl Board {
             Ok((changes, Some(id), Ok(Claimed { card, freed })))
         })?;
         Ok(claimed?)
+    }
+
+    /// Whether there is a card that `me` could begin.
+    pub fn has_next(&self, me: &str) -> Result<bool, TeamError> {
+        Ok(claim(&self.read_all()?.cards, Wanted::Next, me).is_ok())
     }
 
     /// Frees the cards of owners who are gone; their numbers. Blocks.

@@ -72,6 +72,21 @@ fn cards_are_made_changed_listed_and_removed() {
 }
 
 #[test]
+fn a_reserved_number_is_nobody_elses_whether_or_not_it_is_used() {
+    let (_place, board) = board();
+    let new = NewCard { subject: "s".into(), ..NewCard::default() };
+    let (first, second) = (board.reserve().unwrap(), board.reserve().unwrap());
+    assert_eq!((first, second, files(&board).len()), (id(1), id(2), 2), "a mark and a lock, no card");
+    assert_eq!(make(&board, &[]), 3);
+    assert_eq!(board.create_reserved(first, &new).unwrap().id, Some(first));
+    assert_eq!(make(&board, &[]), 4, "a lower number does not lower the mark");
+    // A program that does not look at the mark.
+    write_settled(&board.path().join("2.json"), r#"{"id":"2","subject":"theirs","status":"pending"}"#);
+    assert_eq!(board.create_reserved(second, &new).unwrap().id, Some(id(5)));
+    assert_eq!(board.get(id(2)).unwrap().subject, "theirs");
+}
+
+#[test]
 fn r042_a_number_is_above_all_that_were_given() {
     let (_place, board) = board();
     let mark = board.path().join(MARK);

@@ -211,6 +211,16 @@ impl Team {
         })
     }
 
+    /// Writes down that a member is gone: its cards are free, with this note, and it is not active.
+    /// Blocks.
+    pub fn mark_gone(&self, name: &str, note: &str) -> Result<(), TeamError> {
+        self.board().release(name, note)?;
+        self.change_roster(|roster| {
+            roster.edit_member(name, |member| member.is_active = Some(false));
+            Ok(())
+        })
+    }
+
     fn mailbox_path(&self, stem: &str) -> PathBuf {
         self.inboxes().join(format!("{stem}.json"))
     }

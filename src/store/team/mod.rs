@@ -32,4 +32,4 @@ pub use hold::{Hold, Holder};
 pub use lead_lock::{LeadLock, Leader};
 pub use lifecycle::{Created, NewTeam, create, delete};
 pub use mailbox::Mailbox;
-pub use watch::Watch;
+pub use watch::{Changed, Watch};

@@ -7,7 +7,7 @@
 //! [`Watch::polls`] why.
 
 use std::collections::BTreeSet;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -173,6 +173,12 @@ impl AsFd for Watch {
             Source::Kernel { inotify, .. } => inotify.as_fd(),
             Source::Timer { timer, .. } => timer.as_fd(),
         }
+    }
+}
+
+impl AsRawFd for Watch {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
     }
 }
 

@@ -10,19 +10,23 @@ mod server;
 mod session;
 mod shells;
 mod stream;
+mod tmux;
 mod wait;
 mod world;
 
 pub use detached::{error_of, pid_of, resuming, spawned, spawning, text};
 pub use fake::{Fake, framed_hello};
 pub use playbook::{Book, Request, agent, ask, bash, book, call, lead_rule, spawn, stop, tell, turn, worker_rule};
-pub use process::{children_of, exists, processes_with, signal};
+pub use process::{Proc, children_of, exists, processes_with, signal};
 pub use run::{Done, Lead, Piped, Running};
 pub use server::{KEY, MODEL, Server, against, free_port};
-pub use session::{AgentFiles, Session, paired, text_of};
+pub use session::{AgentFiles, Session, lines_of, paired, text_of};
 pub use shells::{
     SHELL, each_told_once, ends, output_of, shells, start, started, told, wait_shells, wait_taskoutput, wait_waiting,
 };
 pub use stream::{check_ends, check_whole, is, lines, streaming};
+pub use tmux::{
+    Tmux, calls, ids, optional, path_of, probe, program, recorded, recorded_with, shell, started as started_in_pane,
+};
 pub use wait::eventually;
 pub use world::{Gate, World, long, times};

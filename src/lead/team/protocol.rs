@@ -1,0 +1,87 @@
+//! What members' runtimes say over their owner links (spec 3.4), and their plans, which come as
+//! questions of permission and are for the lead's model to decide.
+
+use tokio::sync::oneshot;
+
+use super::super::queue::Priority;
+use super::super::session::Session;
+use crate::agent::{Event as AgentEvent, Input};
+use crate::core::clock;
+use crate::core::ids::AgentId;
+use crate::core::question::{Question, Verdict};
+use crate::core::team::Protocol;
+use crate::core::team::payload::{IdleNotification, IdleReason};
+use crate::core::text::{escape, escape_attribute};
+
+impl Session {
+    /// Something that a member's runtime says, with the authority of its link.
+    pub(in super::super) fn on_protocol(&mut self, id: &AgentId, message: Protocol) {
+        let Some(led) = &mut self.team else { return };
+        led.stirred = true;
+        match message {
+            Protocol::IdleNotification(notice) => {
+                match notice.idle_reason {
+                    None | Some(IdleReason::Available) => led.unable.remove(&notice.from),
+                    Some(_) => led.unable.insert(notice.from.clone()),
+                };
+                // What it sent before comes first.
+                led.rested.push(notice);
+                led.has_mail = true;
+                self.attend_team();
+            }
+            // Its outcome tells the same, and is never lost.
+            Protocol::ShutdownApproved(_) => {}
+            Protocol::ShutdownRejected(no) => self.on_refusal(id, &no.reason),
+            other => tracing::warn!(%id, "a member sent a {}, which is nothing for a lead", other.kind()),
+        }
+    }
+
+    /// Tells the model who rests, once the mail of before is known. It costs no turn (R034).
+    pub(super) fn tell_rested(&mut self) {
+        let Some(led) = &mut self.team else { return };
+        for notice in std::mem::take(&mut led.rested) {
+            self.note_rested(&notice);
+        }
+    }
+
+    pub(super) fn note_rested(&mut self, notice: &IdleNotification) {
+        let reason = match notice.idle_reason {
+            None | Some(IdleReason::Available) => "available",
+            Some(IdleReason::Interrupted) => "interrupted",
+            Some(IdleReason::Failed) => "failed",
+            Some(IdleReason::Other) => "other",
+        };
+        let mut text =
+            format!("<teammate-idle teammate_id=\"{}\" reason=\"{reason}\">\n", escape_attribute(&notice.from));
+        let card = notice.completed_task_id.as_ref().map(|id| format!("It completed card #{id}."));
+        let error = notice.error.as_ref().map(|error| format!("Its turn failed: {error}"));
+        let words = notice.result.as_ref().map(|words| format!("Its last words: {words}"));
+        for part in [card, error, notice.summary.clone(), words].into_iter().flatten() {
+            text.push_str(&escape(&part));
+            text.push('\n');
+        }
+        text.push_str("</teammate-idle>");
+        self.step(AgentEvent::Note(Input { text, is_meta: true, ..Input::default() }));
+    }
+
+    /// Puts a member's plan to the model.
+    pub(in super::super) fn on_plan(&mut self, id: &AgentId, question: &Question, reply: oneshot::Sender<Verdict>) {
+        let Some((name, team)) = id.as_member() else { return };
+        let request = format!("plan_approval-{}@{name}@{team}", clock::now_ms());
+        let plan = question.input.get("plan").and_then(serde_json::Value::as_str).unwrap_or_default();
+        let text = format!(
+            "<plan-approval-request request_id=\"{}\" teammate_id=\"{}\">\n{}\n</plan-approval-request>\nThe member waits \
+for your answer and changes nothing until it has it: SendMessage to \"{name}\" with message {{\"type\": \
+\"plan_approval_response\", \"request_id\": \"{}\", \"approve\": true}}, or false with feedback.",
+            escape_attribute(&request),
+            escape_attribute(name),
+            escape(plan),
+            escape(&request),
+        );
+        let Some(led) = &mut self.team else { return };
+        // One that is put again by a member that was taken over takes the place of the first.
+        led.plans.retain(|_, (member, _)| member != id);
+        led.plans.insert(request, (id.clone(), reply));
+        self.queue.push(Priority::Next, Input { text, is_meta: true, ..Input::default() });
+    }
+}
