@@ -13,16 +13,19 @@ use super::options::stall_after;
 use super::output::Output;
 use super::ps_row::PsRow;
 use super::table::{self, Align};
+use super::teams::Teams;
 use crate::core::agent::{Outcome, RowState};
 use crate::core::clock;
 use crate::core::entry::{Line, parse_line};
 use crate::core::ids::{AgentId, SessionId};
 use crate::core::paths::AgentFiles;
+use crate::core::team::roster::Backend;
 use crate::store::StoreError;
 use crate::store::lock::is_held;
 use crate::store::reader::lines_from_end;
 use crate::store::runtime::{Registered, list};
 use crate::store::session::{all_agents, read_meta, resolve};
+use crate::store::team::Team;
 
 /// Arguments of `lead ps`.
 #[derive(Args, Debug)]
@@ -30,6 +33,9 @@ pub(super) struct PsArgs {
     /// List the agents of this session only: its id, or the beginning of it
     #[arg(long, value_name = "ID")]
     session: Option<String>,
+    /// List the members of this team only, its scripts too
+    #[arg(long, value_name = "TEAM")]
+    team: Option<String>,
     /// List agents that have ended too
     #[arg(long)]
     all: bool,
@@ -54,6 +60,13 @@ pub(super) fn run(args: &PsArgs, folders: &Folders, out: &mut Output) -> Result<
     if let Some(session) = &args.session {
         rows.retain(|row| row.session.starts_with(session.as_str()));
     }
+    if let Some(wanted) = &args.team {
+        let teams = Teams::of(folders)?;
+        let team = teams.find(Some(wanted))?;
+        let (name, folder) = (team.name(), team.folder());
+        rows.retain(|row| row.team.as_deref().is_some_and(|of| of == name || of == folder));
+        rows.extend(script_rows(&team, &teams)?);
+    }
     sort(&mut rows);
     if args.json {
         out.json(&rows)?;
@@ -63,6 +76,13 @@ pub(super) fn run(args: &PsArgs, folders: &Folders, out: &mut Output) -> Result<
         out.text(&render(&rows, args.memory, clock::now_ms()))?;
     }
     Ok(Exit::Success)
+}
+
+/// Scripts that are members: they have no entry in the registry.
+fn script_rows(team: &Team, teams: &Teams<'_>) -> Result<Vec<PsRow>, CliError> {
+    let (name, roster) = (team.name(), team.roster()?);
+    let scripts = roster.members().filter(|m| m.backend() == Backend::External);
+    scripts.map(|m| Ok(PsRow::of_script(m, &name, teams.state(team, &roster, m)?))).collect()
 }
 
 /// The agents of a session, those that have ended too.

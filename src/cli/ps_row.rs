@@ -7,6 +7,9 @@ use super::cost::Cost;
 use crate::core::agent::{Activity, Meta, Outcome, Owner, RowState};
 use crate::core::clock;
 use crate::core::shell::ShellState;
+use crate::core::team::Member;
+use crate::core::team::name::agent_id;
+use crate::endpoint::MemberState;
 use crate::store::runtime::Registered;
 
 /// One process, or one agent that ended.
@@ -141,6 +144,22 @@ impl PsRow {
         shells.map(row).collect()
     }
 
+    /// Of a script that is a member of a team; nobody but itself knows more of it.
+    pub(super) fn of_script(member: &Member, team: &str, state: MemberState) -> Self {
+        Self {
+            id: member.agent_id.clone().unwrap_or_else(|| agent_id(&member.name, team)),
+            role: "external".to_owned(),
+            r#type: member.agent_type.clone(),
+            name: Some(member.name.clone()),
+            team: Some(team.to_owned()),
+            state: state.as_str(),
+            pid: state.pid(),
+            cwd: member.cwd.clone(),
+            started_ms: member.joined_at,
+            ..Self::default()
+        }
+    }
+
     /// Of an agent that has no process. `outcome` is its latest run's; without one it is `lost`, or
     /// still being started.
     pub(super) fn of_files(id: &str, meta: &Meta, transcript: &str, outcome: Option<&Outcome>, starts: bool) -> Self {
@@ -150,9 +169,11 @@ impl PsRow {
             (None, false) => RowState::Lost,
         };
         let ended_ms = outcome.and_then(|o| clock::parse_iso(&o.timestamp));
+        let team = id.split_once('@').map(|(_, team)| team.to_owned());
         Self {
             id: id.to_owned(),
-            role: "worker".to_owned(),
+            role: if team.is_some() { "teammate" } else { "worker" }.to_owned(),
+            team,
             r#type: Some(meta.agent_type.clone()),
             name: meta.name.clone(),
             session: meta.session_id.clone(),

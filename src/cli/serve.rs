@@ -33,7 +33,7 @@ pub(super) enum ModelVerb {
                   can't be used, 3 the port is taken, else that of the signal."
 )]
 pub(super) struct ServeArgs {
-    /// Play this file, or a built-in playbook such as survey
+    /// Play this file, or a built-in playbook: survey, survey-team
     #[arg(long, value_name = "FILE")]
     playbook: PathBuf,
     /// Listen on this port of 127.0.0.1; 0 is any that is free

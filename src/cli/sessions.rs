@@ -25,7 +25,7 @@ use crate::core::text;
 use crate::store::StoreError;
 use crate::store::runtime::Registered;
 use crate::store::session::agents_of;
-use crate::store::sessions::{beginning, remove_session, sessions, undelivered};
+use crate::store::sessions::{Beginning, beginning, remove_session, sessions, undelivered};
 
 /// Arguments of `lead sessions`.
 #[derive(Args, Debug)]
@@ -91,12 +91,14 @@ impl SessionsArgs {
 #[derive(Debug, Serialize)]
 struct Row {
     id: SessionId,
-    /// `owned`: it has a lead; `orphaned`, `detached`: it has none, but living agents that lost theirs,
+    /// `owned`: it has a lead, or its member of a team works; `orphaned`, `detached`: it has none, but living agents that lost theirs,
     /// or only such that need none; `ended`.
     state: &'static str,
     cwd: Option<String>,
     /// What it was told first, in short.
     prompt: Option<String>,
+    /// The member of a team whose own session it is.
+    member: Option<AgentId>,
     last_activity_ms: Option<u64>,
     /// How many agents it has started, how many of them live, and how many ends of theirs its
     /// conversation was not told of.
@@ -140,22 +142,33 @@ fn list(json: bool, folders: &Folders, out: &mut Output) -> Result<Exit, CliErro
     Ok(Exit::Success)
 }
 
-/// The living processes of each session.
+/// The living processes of each session. A member of a team is one of its lead's, and has one of its own.
 fn living_of(registered: &[Registered]) -> HashMap<&str, Vec<&Registered>> {
     let mut living: HashMap<&str, Vec<&Registered>> = HashMap::new();
     for one in registered.iter().filter(|r| r.alive) {
         living.entry(&one.entry.session).or_default().push(one);
+        if let Some(own) = own_session(one) {
+            living.entry(own).or_default().push(one);
+        }
     }
     living
+}
+
+fn own_session(one: &Registered) -> Option<&str> {
+    let transcript = one.state.as_ref().map(|state| Path::new(&state.transcript))?;
+    transcript.file_stem()?.to_str().filter(|_| one.entry.role == "teammate")
 }
 
 fn row(id: SessionId, files: &SessionFiles, living: &[&Registered]) -> Row {
     // A damaged one is listed all the same.
     let began = beginning(files.transcript()).unwrap_or_default();
-    let lead = living.iter().find(|r| r.entry.role == "lead");
-    let agents: Vec<_> = living.iter().filter(|r| r.entry.role != "lead").collect();
+    let is_own = |r: &&&Registered| own_session(r) == Some(id.as_str());
+    let lead = living.iter().find(|r| r.entry.role == "lead" || is_own(r));
+    let agents: Vec<_> = living.iter().filter(|r| r.entry.role != "lead" && !is_own(r)).collect();
+    let is_lost = |r: &Registered| r.state.as_ref().is_some_and(|s| s.owner == Owner::Lost);
     let owned_by = |owner| agents.iter().any(|r| r.state.as_ref().is_some_and(|s| s.owner == owner));
     let state = match lead {
+        Some(lead) if is_own(&lead) && is_lost(lead) => "orphaned",
         Some(_) => "owned",
         None if agents.is_empty() => "ended",
         None if owned_by(Owner::Lost) => "orphaned",
@@ -168,6 +181,7 @@ fn row(id: SessionId, files: &SessionFiles, living: &[&Registered]) -> Row {
         state,
         cwd: began.cwd,
         prompt: began.prompt.map(|p| text::one_line(&p, 80)),
+        member: began.member,
         last_activity_ms: written.max(last_event),
         agents: agents_of(files).len(),
         alive: agents.len(),
@@ -198,7 +212,7 @@ fn render(rows: &[Row], now_ms: u64) -> String {
             row.alive.to_string(),
             row.undelivered.to_string(),
             row.cwd.clone().unwrap_or_default(),
-            row.prompt.clone().unwrap_or_default(),
+            row.member.iter().map(AgentId::as_str).chain(row.prompt.as_deref()).collect::<Vec<_>>().join(": "),
         ]
     };
     table::render(&columns, &rows.iter().map(cells).collect::<Vec<_>>())
@@ -224,8 +238,12 @@ fn show(args: &ShowArgs, folders: &Folders, out: &mut Output) -> Result<Exit, Cl
     let folder = session.cwd.as_deref().unwrap_or("unknown");
     out.line(&format!("session     {}", session.id))?;
     out.line(&format!("state       {}", session.state))?;
+    if let Some(member) = &session.member {
+        out.line(&format!("member      {member}"))?;
+    }
     if let (Some(pid), Some(address)) = (session.pid, &session.address) {
-        out.line(&format!("lead        pid {pid} at {address}"))?;
+        let whose = if session.member.is_some() { "process" } else { "lead" };
+        out.line(&format!("{whose:<12}pid {pid} at {address}"))?;
     }
     out.line(&format!("folder      {}", text::one_line(folder, 500)))?;
     out.line(&format!("prompt      {}", session.prompt.as_deref().unwrap_or("none")))?;
@@ -277,12 +295,12 @@ fn rm(args: &RmArgs, folders: &Folders, out: &mut Output) -> Result<Exit, CliErr
 }
 
 fn remove(id: &SessionId, files: &SessionFiles, folders: &Folders) -> Result<(), CliError> {
-    let cwd = beginning(files.transcript())?.cwd;
+    let Beginning { cwd, member, .. } = beginning(files.transcript())?;
     let scratch = cwd.map(|cwd| scratchpad(nix::unistd::getuid().as_raw(), Path::new(&cwd), id));
     let scratch = scratch.as_deref().and_then(Path::parent);
     match remove_session(&folders.config, files, scratch) {
         Err(StoreError::Locked { path, .. }) => {
-            let agent: Option<AgentId> = AgentFiles::of(path).agent_id();
+            let agent: Option<AgentId> = AgentFiles::of(path).agent_id().or(member);
             Err(CliError::SessionLives { session: id.clone(), agent })
         }
         done => Ok(done?),

@@ -12,6 +12,7 @@ use super::output::{self, Output};
 use super::team_end::kill_here;
 use super::team_lead::{ask_lead, lead_of_team};
 use super::teams::Teams;
+use crate::core::ids::AgentId;
 use crate::core::limits::deadlines;
 use crate::core::team::Roster;
 use crate::core::team::roster::Backend;
@@ -19,6 +20,7 @@ use crate::core::text;
 use crate::endpoint::MemberState;
 use crate::lead::{Declined, TeamRequest};
 use crate::store::runtime::Registered;
+use crate::store::session::unlink;
 use crate::store::team::{Holder, Team, delete};
 
 /// How long a member's end is waited for that is ended by force.
@@ -93,9 +95,13 @@ pub(super) fn run(args: &DeleteArgs, teams: &Teams<'_>, out: &mut Output) -> Res
     }
     let working = if args.wait.is_some() { Vec::new() } else { found };
     let left = if is_gone { Vec::new() } else { self::working(&team, teams).unwrap_or_default() };
-    let scripts = scripts(&team);
+    let (scripts, members) = (scripts(&team), members(&team));
     if !is_gone {
         delete(&team)?;
+        // Nobody is found by a name that may be somebody else's soon.
+        for id in members {
+            unlink(&teams.folders.config, &id)?;
+        }
     }
     for script in scripts {
         // What a dead one left; a living one takes its own away when it ends.
@@ -170,6 +176,11 @@ fn working(team: &Team, teams: &Teams<'_>) -> Result<Vec<String>, CliError> {
         }
     }
     Ok(found)
+}
+
+fn members(team: &Team) -> Vec<AgentId> {
+    let of = |roster: Roster| roster.names().into_iter().filter_map(|n| AgentId::member(n, team.folder())).collect();
+    team.roster().map(of).unwrap_or_default()
 }
 
 fn scripts(team: &Team) -> Vec<String> {

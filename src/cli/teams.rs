@@ -149,6 +149,7 @@ pub(super) fn script_named<'r>(roster: &'r Roster, name: &str) -> Result<&'r Mem
 /// How a member is run, for people.
 pub(super) fn backend_shown(member: &Member) -> String {
     match member.backend() {
+        _ if member.is_lead() => "lead".to_owned(),
         Backend::External => "script".to_owned(),
         Backend::Headless if member.socket.is_some() => "process".to_owned(),
         Backend::Headless => HEADLESS.to_owned(),

@@ -31,6 +31,11 @@ impl Session {
         if self.quit.is_some() {
             return refuse(reply, "the session is ending");
         }
+        // Asked by rules from before the person's latest answer.
+        if rule_for(&question.tool, &question.input).is_ok_and(|rule| self.permitted.contains(&rule)) {
+            let _ = reply.send(Verdict::Allow);
+            return;
+        }
         let patience = self.options.settings.lead.permission_timeout;
         let id = ids::random_question();
         let put = self.desk.put(id, asker, question.clone(), reply, Instant::now(), patience);
@@ -162,6 +167,8 @@ impl Session {
 
     /// Who asked the same meanwhile need not be answered one by one.
     pub(super) fn permit_alike(&mut self, rule: &str) {
+        // Those that are on their way here were decided before the rule was read.
+        self.permitted.insert(rule.to_owned());
         let is_alike = |q: &Question| rule_for(&q.tool, &q.input).is_ok_and(|of_this| of_this == rule);
         for waiting in self.desk.take_all(is_alike) {
             waiting.answer(Verdict::Allow);

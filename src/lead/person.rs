@@ -307,7 +307,7 @@ end comes as a task notification. SendMessage with to: \"{id}\" reaches it. Outp
         let refuse = |message: String| {
             let _ = link.reply(seq, Frame::Delivered(Delivered { outcome: "refused".to_owned(), message }));
         };
-        let to = delivery.to.unwrap_or_default();
+        let to = self.bare_name(delivery.to.unwrap_or_default());
         if self.quit.is_some() {
             return refuse("the session is ending".to_owned());
         }
@@ -342,6 +342,15 @@ end comes as a task notification. SendMessage with to: \"{id}\" reaches it. Outp
         });
     }
 
+    /// Verbs name members by their ids, their team by their bare names.
+    fn bare_name(&self, to: String) -> String {
+        let member = AgentId::parse(&to).and_then(|id| {
+            let (name, team) = id.as_member()?;
+            self.team.as_ref().filter(|led| led.team.folder() == team).map(|_| name.to_owned())
+        });
+        member.unwrap_or(to)
+    }
+
     /// Lets a foreground agent go on in the background; the error says what it is otherwise.
     pub(super) fn background(&mut self, id: &AgentId) -> Result<(), String> {
         if background_disabled(&self.options) {
@@ -372,6 +381,8 @@ fn delivered_of(output: ToolOutput) -> Delivered {
     let field = |name: &str| output.structured.as_ref()?.get(name)?.as_str().map(str::to_owned);
     match (field("outcome"), field("message")) {
         (Some(outcome), Some(message)) => Delivered { outcome, message },
+        // A member's mailbox has it.
+        _ if !output.is_error => Delivered { outcome: "queued".to_owned(), message: output.text },
         _ => Delivered { outcome: "refused".to_owned(), message: output.text },
     }
 }

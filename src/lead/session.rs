@@ -125,6 +125,8 @@ pub(super) struct Session {
     pub leftovers: Vec<Leftover>,
     /// Questions that wait for the person's answer.
     pub desk: Desk,
+    /// Rules that the person gave for questions of this run.
+    pub permitted: HashSet<String>,
     /// Calls of agents that were not permitted, since the latest report.
     pub denied: Vec<Denial>,
     pub arrivals: Arrivals,

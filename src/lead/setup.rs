@@ -206,6 +206,7 @@ pub(super) fn open(mut options: SessionOptions, streams: Streams) -> Result<Open
         shells,
         leftovers: Vec::new(),
         desk: Desk::default(),
+        permitted: HashSet::new(),
         denied: Vec::new(),
         arrivals: Arrivals::default(),
         underway: Underway::default(),
@@ -251,9 +252,8 @@ pub(super) fn open(mut options: SessionOptions, streams: Streams) -> Result<Open
         dirty: false,
     };
     let unheard = streams.unheard;
-    let shells = shell_events;
-    let sources =
-        Sources { events, calls, asked, supervised, inner, visits, shells, settings, team: None, signals, unheard };
+    let (shells, team) = (shell_events, None);
+    let sources = Sources { events, calls, asked, supervised, inner, visits, shells, settings, team, signals, unheard };
     Ok(Opened { session, sources, history, resumed })
 }
 

@@ -21,7 +21,7 @@ pub fn open(spec: &str, read_at: ReadAt) -> Result<Arc<dyn Model>, ModelError> {
     open_with(spec, read_at, &ProviderAccess::default())
 }
 
-/// Opens `spec`: `playbook:FILE`, `playbook:survey`, or `anthropic:ID`. Nothing is connected yet;
+/// Opens `spec`: `playbook:FILE`, a built-in playbook such as `playbook:survey`, or `anthropic:ID`. Nothing is connected yet;
 /// that `access` can't be used at all is an error now, before a run begins.
 pub fn open_with(spec: &str, read_at: ReadAt, access: &ProviderAccess) -> Result<Arc<dyn Model>, ModelError> {
     match spec.split_once(':') {

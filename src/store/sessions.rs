@@ -14,11 +14,12 @@ use super::lock::{self, Patience, is_held};
 use super::reader::outcomes_since;
 use super::session::{agents_of, names_in};
 use crate::core::clock;
-use crate::core::entry::{Line, ORIGIN_PEER, SPAWN_PROMPT, parse_line};
+use crate::core::entry::{Line, ORIGIN_PEER, Place, SPAWN_PROMPT, parse_line};
 use crate::core::ids::{AgentId, SessionId};
 use crate::core::limits::deadlines;
 use crate::core::message::{Role, text_of};
 use crate::core::paths::{AgentFiles, ConfigDir, SessionFiles};
+use crate::core::team::name::{self, LEAD};
 use crate::core::text;
 
 /// How much of a transcript is looked through for its beginning, bytes.
@@ -51,6 +52,8 @@ pub struct Beginning {
     pub cwd: Option<String>,
     /// What it was told first.
     pub prompt: Option<String>,
+    /// The member of a team whose session it is.
+    pub member: Option<AgentId>,
 }
 
 /// Reads how a session began; what its first lines do not tell is none.
@@ -63,6 +66,10 @@ pub fn beginning(path: &Path) -> Result<Beginning, StoreError> {
         let Ok(Line::Talk(talk)) = parse_line(&line) else { continue };
         if found.cwd.is_none() {
             found.cwd = Some(talk.place.cwd.clone()).filter(|cwd| !cwd.is_empty());
+        }
+        if found.member.is_none() {
+            let names = talk.place.agent_name.as_deref().zip(talk.place.team_name.as_deref());
+            found.member = names.and_then(|(name, team)| AgentId::member(name, team)).filter(|_| !is_lead(&talk.place));
         }
         let said = text_of(&talk.message.message.content);
         if talk.kind == Role::User && talk.is_meta != Some(true) && !said.trim().is_empty() {
@@ -121,6 +128,7 @@ pub fn remove_session(config: &ConfigDir, session: &SessionFiles, scratchpad: Op
         }
     }
     remove_folder(&session.folder())?;
+    remove_companions(config, session)?;
     if let Some(folder) = scratchpad.filter(|folder| is_own(folder)) {
         remove_folder(folder)?;
     }
@@ -135,6 +143,30 @@ fn agent_files(session: &SessionFiles) -> Vec<(AgentId, AgentFiles)> {
     ids.sort();
     ids.dedup();
     ids.into_iter().map(|id| (id.clone(), session.agent(&id))).collect()
+}
+
+fn is_lead(place: &Place) -> bool {
+    place.agent_name.as_deref().is_some_and(|name| name::same(name, LEAD))
+}
+
+/// What lies beside the session of a team's member: launch facts, log, markers and its link.
+fn remove_companions(config: &ConfigDir, session: &SessionFiles) -> Result<(), StoreError> {
+    let path = session.transcript();
+    let is_here = |id: &AgentId| fs::read_link(config.agent_link(id)).is_ok_and(|target| target == path);
+    if let Some(id) = beginning(path)?.member.filter(is_here) {
+        remove(&config.agent_link(&id))?;
+    }
+    let (Some(folder), Some(stem)) = (path.parent(), path.file_stem().and_then(|stem| stem.to_str())) else {
+        return Ok(());
+    };
+    let is_one = |name: &String| {
+        let rest = name.strip_prefix(stem).and_then(|rest| rest.strip_prefix('.'));
+        rest.is_some_and(|rest| {
+            let run = rest.strip_suffix(".stop");
+            rest == "meta.json" || rest == "log" || run.is_some_and(|run| run.parse::<u32>().is_ok())
+        })
+    };
+    names_in(folder).filter(is_one).try_for_each(|name| remove(&folder.join(name)))
 }
 
 /// Whether its process may be about to make its transcript.
@@ -223,7 +255,8 @@ mod tests {
         let note = format!("Started.\n{}count &lt;all&gt;{}", SPAWN_PROMPT.0, SPAWN_PROMPT.1);
         let spawned = place(&[said(&note, Some("agent-spawn")), said("done", Some("task-notification"))]);
         let found = beginning(spawned.session.transcript()).unwrap();
-        assert_eq!(found, Beginning { cwd: Some("/w".to_owned()), prompt: Some("count <all>".to_owned()) });
+        let told = Some("count <all>".to_owned());
+        assert_eq!(found, Beginning { cwd: Some("/w".to_owned()), prompt: told, member: None });
         let typed = place(&[json!({"type": "summary"}), said("started", Some("agent-spawn")), said("go", None)]);
         assert_eq!(beginning(typed.session.transcript()).unwrap().prompt.as_deref(), Some("go"));
         assert_eq!(beginning(place(&[]).session.transcript()).unwrap(), Beginning::default());
@@ -258,6 +291,31 @@ mod tests {
         assert!(!place.session.transcript().exists() && !place.session.folder().exists() && !scratch.exists());
         assert!(place.config.agent_link(&id).symlink_metadata().is_err());
         assert!(matches!(remove(), Err(StoreError::Missing { .. })));
+    }
+
+    #[test]
+    fn a_member_s_session_goes_with_what_lies_beside_it_and_its_link() {
+        let mut line = said("go", None);
+        line["teamName"] = json!("t");
+        line["agentName"] = json!("ann");
+        let place = place(&[line.clone()]);
+        let id = AgentId::member("ann", "t").unwrap();
+        let files = AgentFiles::of(place.session.transcript());
+        assert_eq!(beginning(files.transcript()).unwrap().member, Some(id.clone()));
+        let meta: Meta = serde_json::from_value(json!({"agentType": "x", "createdAt": 1})).unwrap();
+        record_spawn(&place.config, &files, &id, &meta).unwrap();
+        fs::write(files.log(), "").unwrap();
+        fs::write(files.stop_marker(2), "").unwrap();
+        let other = files.transcript().with_file_name("notes.log");
+        fs::write(&other, "").unwrap();
+        remove_session(&place.config, &place.session, None).unwrap();
+        let left: Vec<String> = names_in(files.transcript().parent().unwrap()).collect();
+        assert_eq!(left, ["notes.log"]);
+        assert!(place.config.agent_link(&id).symlink_metadata().is_err());
+        // The lead's own is nobody's.
+        line["agentName"] = json!("team-lead");
+        fs::write(&other, format!("{line}\n")).unwrap();
+        assert_eq!(beginning(&other).unwrap().member, None);
     }
 
     #[test]

@@ -446,9 +446,10 @@ async fn stop_asked(commands: &mut mpsc::Receiver<Command>, early: &mut VecDeque
 }
 
 /// Asks in a task of its own, so that a frozen agent holds nothing up. Without an answer `reply` is dropped.
+/// A member answers when it has looked at its mail and cards, for which it may wait for the team's lock.
 fn ask_status(link: Link, reply: oneshot::Sender<Box<LiveState>>) {
     tokio::spawn(async move {
-        if let Ok(Frame::StatusReply { state, .. }) = link.request(Frame::Status, deadlines().status).await {
+        if let Ok(Frame::StatusReply { state, .. }) = link.request(Frame::Status, deadlines().lock).await {
             let _ = reply.send(state);
         }
     });

@@ -40,6 +40,11 @@ impl Attention {
         self.board |= board;
     }
 
+    /// Whether a look is under way, so that it is not known yet what it turns to.
+    pub(super) fn looks(&self) -> bool {
+        self.looks
+    }
+
     /// A look is over.
     pub(super) fn looked(&mut self) {
         self.looks = false;

@@ -84,6 +84,9 @@ pub(super) struct Teammate {
     pub(super) shutdown: Option<String>,
     /// The question that it said yes to.
     pub(super) leaving: Option<String>,
+    /// Questions of its lead what it does, which are answered when no look is under way: it may have
+    /// taken a card, or mail, and not begun with it yet.
+    asked: Vec<u64>,
     /// When it gives up waiting for another lead.
     orphaned_until: Option<Instant>,
     /// When the mailbox is looked at again that could not be taken in.
@@ -119,6 +122,7 @@ impl Teammate {
             is_active: Arc::new(AtomicBool::new(true)),
             shutdown: None,
             leaving: None,
+            asked: Vec::new(),
             orphaned_until: None,
             again_at: None,
         }
@@ -133,6 +137,7 @@ impl Teammate {
             }
             self.note_owner();
             self.attend();
+            self.say_what_it_does();
             if let Some(watched) = &self.watched {
                 watched.pane.status(&self.agent.current_state());
             }
@@ -167,6 +172,7 @@ impl Teammate {
                 self.on_protocol(*message);
                 let _ = self.agent.owner.link.reply(seq, Frame::Done);
             }
+            Heard::Owner(Some(Incoming { seq, frame: Frame::Status })) => self.asked.push(seq),
             Heard::Owner(Some(Incoming { seq, frame: Frame::Interrupt })) => {
                 self.interrupt();
                 let _ = self.agent.owner.link.reply(seq, Frame::Done);
@@ -218,6 +224,15 @@ impl Teammate {
                 self.attention.wake(false, true);
             }
             other => tracing::warn!("a {} came over the owner link, which is nothing for a member", other.kind()),
+        }
+    }
+
+    fn say_what_it_does(&mut self) {
+        if self.attention.looks() {
+            return;
+        }
+        for seq in std::mem::take(&mut self.asked) {
+            self.agent.handle(Heard::Owner(Some(Incoming { seq, frame: Frame::Status })));
         }
     }
 

@@ -84,6 +84,8 @@ mod stream_input;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
+mod survey_team;
+#[cfg(test)]
 mod takeover;
 #[cfg(test)]
 mod task_output;
@@ -92,15 +94,32 @@ mod tasks;
 #[cfg(test)]
 mod team_agents;
 #[cfg(test)]
+mod team_crash;
+mod team_end;
+#[cfg(test)]
 mod team_five;
 #[cfg(test)]
+mod team_guard;
+#[cfg(test)]
+mod team_ids;
+#[cfg(test)]
 mod team_jobs;
+#[cfg(test)]
+mod team_members;
 #[cfg(test)]
 mod team_peers;
 #[cfg(test)]
 mod team_races;
 #[cfg(test)]
+mod team_spawn;
+#[cfg(test)]
+mod team_talk;
+#[cfg(test)]
 mod team_verbs;
+#[cfg(test)]
+mod team_whole;
+#[cfg(test)]
+mod team_whole_tmux;
 #[cfg(test)]
 mod verbs;
 #[cfg(test)]

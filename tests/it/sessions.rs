@@ -52,7 +52,7 @@ fn sessions_are_listed_by_what_becomes_of_them_and_removed_when_nothing_lives() 
     wait_here(&world, 1);
     let row = row_of(&world, ID);
     let fields: Vec<&str> = row.as_object().unwrap().keys().map(String::as_str).collect();
-    let expected = "id state cwd prompt last_activity_ms agents alive undelivered pid address transcript";
+    let expected = "id state cwd prompt member last_activity_ms agents alive undelivered pid address transcript";
     assert_eq!(fields, expected.split(' ').collect::<Vec<_>>());
     assert_eq!((&row["state"], &row["alive"], &row["prompt"]), (&json!("owned"), &json!(1), &json!("go and do")));
     assert_eq!((row["pid"].as_i64(), &row["cwd"]), (Some(i64::from(run.pid())), &json!(world.cwd())));

@@ -45,7 +45,9 @@ fn an_agent_lives_on_by_itself_and_a_later_conversation_is_told_once() {
     assert_eq!((&seen["pid"], &seen["address"]), (&row["pid"], &row["address"]));
     assert_eq!((&seen["detached"], &seen["orphaned"]), (&json!(true), &json!(false)));
     assert_eq!(seen["transcript"], row["transcript"]);
-    let waiting = world.lead(&["wait", "bob"]).start();
+    // By its name as long as it lives, by its id whenever.
+    world.lead(&["wait", "bob", "--timeout", "1ms"]).run().expect(5);
+    let waiting = world.lead(&["wait", &id]).start();
     gate.open(1);
     assert!(waiting.wait().expect(0).stdout.contains("slow answer"));
     assert_eq!(world.lead(&["result", &id]).run().expect(0).stdout.trim(), "slow answer");

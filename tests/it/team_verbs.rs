@@ -477,6 +477,11 @@ fn an_agent_s_shell_may_look_at_a_team_and_not_touch_it() {
     let refused = [
         "team create u",
         "team delete t --force",
+        "team add t spy work",
+        "team adopt t",
+        "team shutdown api --team t",
+        "team kill api --team t",
+        "team hide api --team t",
         "team join t --as spy",
         "team join t --as spy -- true",
         "team send api hello --team t",

@@ -40,6 +40,8 @@ pub(in super::super) struct Led {
     pub modes: HashMap<AgentId, Mode>,
     /// Calls of the person's that wait for members to end.
     pub asked: HashMap<AgentId, Vec<Ask>>,
+    /// Calls that bring members back whose end was not told yet.
+    pub dying: HashMap<AgentId, Vec<Ask>>,
     /// Names of members whose last turn failed or was cut short: they take no cards until they are told
     /// something.
     pub unable: HashSet<String>,
@@ -89,6 +91,7 @@ impl Led {
             plans: HashMap::new(),
             modes: HashMap::new(),
             asked: HashMap::new(),
+            dying: HashMap::new(),
             unable: HashSet::new(),
             rested: Vec::new(),
             has_mail: true,

@@ -43,8 +43,8 @@ impl Session {
         led.reads = false;
         let seen = match seen {
             Ok(seen) => seen,
-            // Removed while it was looked for.
-            Err(TeamError::Gone { .. }) if led.removal.is_some() => return,
+            // It is being removed, by this session or by somebody's force: there is nothing to take in.
+            Err(TeamError::Gone { .. }) => return,
             Err(error) => {
                 tracing::warn!("the mailbox of the lead can't be read: {}", with_causes(&error));
                 Seen::default()

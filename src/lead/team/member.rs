@@ -338,6 +338,8 @@ impl Session {
             self.queue.push(Priority::Later, notice);
         }
         self.note_gone(id);
+        let waiting = self.team.as_mut().and_then(|led| led.dying.remove(id));
+        waiting.into_iter().flatten().for_each(|ask| self.on_team_request(ask));
     }
 }
 

@@ -233,6 +233,12 @@ impl Session {
             let words = "one that is brought back has the type, model, mode and folder that it had";
             return ask.answer(Declined::Usage(words.to_owned()).output());
         }
+        if let Some(id) = self.just_died(&add.name)
+            && let Some(led) = &mut self.team
+        {
+            // Its end is on its way to this session.
+            return led.dying.entry(id).or_default().push(ask);
+        }
         let (name, id) = match self.member_to_bring_back(&add.name) {
             Ok(found) => found,
             Err(why) => return ask.answer(refused(why)),
@@ -251,6 +257,14 @@ impl Session {
             }
             report(&inner, News::Seated { ask, name, prompt: add.prompt, panes }).await;
         });
+    }
+
+    /// The member of this name if its process is gone and this session was not told yet.
+    fn just_died(&self, wanted: &str) -> Option<AgentId> {
+        let (_, _, id) = self.member_in_roster(wanted)?;
+        let slot = self.supervisor.get(&id).filter(|slot| slot.is_live())?;
+        let path = slot.files.transcript();
+        (self.agent_pid(&id).is_some() && path.exists() && !is_held(path).unwrap_or(true)).then_some(id)
     }
 
     /// The member of this name if its process is gone and it can come back; the error says what is so.

@@ -1,6 +1,8 @@
 //! The end of a headless run with a team (spec 3.2, 7.1, R091): when the main turn is over, every member
 //! rests and nothing waits in a mailbox or on the board for any of them, the team shuts down in order.
 
+use std::collections::HashMap;
+
 use tokio::sync::{mpsc, oneshot};
 
 use super::super::session::Session;
@@ -38,10 +40,11 @@ impl Session {
         (led.looks, led.stirred) = (true, false);
         let (team, inner) = (led.team.clone(), self.inner.clone());
         let unable: Vec<String> = led.unable.iter().cloned().collect();
-        let asked: Vec<_> = members.iter().filter_map(|id| self.supervisor.commands_of(id)).collect();
+        let mut asked: Vec<_> =
+            members.iter().filter_map(|id| Some((id.clone(), self.supervisor.commands_of(id)?))).collect();
         tokio::spawn(async move {
             // What was said to a member, and what it has read, it knows by the second answer.
-            let before = all_rest(&asked).await;
+            let before = all_rest(&mut asked).await;
             let looked = tokio::task::spawn_blocking(move || is_all_done(&team, &members, &unable)).await;
             let all_done = match looked {
                 Ok(Ok(all_done)) => all_done,
@@ -54,7 +57,11 @@ impl Session {
                     true
                 }
             };
-            let all_done = all_done && before.is_some() && before == all_rest(&asked).await;
+            let all_done = all_done
+                && match (before, all_rest(&mut asked).await) {
+                    (Some(before), Some(after)) => after.iter().all(|(id, rest)| before.get(id) == Some(rest)),
+                    _ => false,
+                };
             report(&inner, News::Rest { all_done }).await;
         });
     }
@@ -70,17 +77,25 @@ impl Session {
     }
 }
 
-/// Since when each member rests, and after how many replies; none if one of them does not.
-async fn all_rest(members: &[mpsc::Sender<Command>]) -> Option<Vec<(u64, u64)>> {
-    let mut all = Vec::new();
-    for member in members {
+/// Since when each member rests, and after how many replies; none if one of them does not. One that
+/// does not answer is frozen or about to end: it counts as it was last heard, at rest, and is taken out,
+/// since otherwise the session would never end (R055).
+async fn all_rest(members: &mut Vec<(AgentId, mpsc::Sender<Command>)>) -> Option<HashMap<AgentId, (u64, u64)>> {
+    let mut answers = Vec::new();
+    for (id, member) in members.drain(..) {
         let (reply, answer) = oneshot::channel();
-        member.send(Command::Status(reply)).await.ok()?;
-        let state = answer.await.ok()?;
+        if member.send(Command::Status(reply)).await.is_ok() {
+            answers.push((id, member, answer));
+        }
+    }
+    let mut all = HashMap::new();
+    for (id, member, answer) in answers {
+        let Ok(state) = answer.await else { continue };
         if state.state != RowState::Idle || !state.shells.is_empty() {
             return None;
         }
-        all.push((state.since_ms, state.progress.turns));
+        all.insert(id.clone(), (state.since_ms, state.progress.turns));
+        members.push((id, member));
     }
     Some(all)
 }

@@ -182,6 +182,9 @@ pub struct When {
     /// Number of `<task-notification>` blocks so far, in user text (not in tool results).
     #[serde(default)]
     pub notifications: Option<Count>,
+    /// Number of messages of a team's members so far.
+    #[serde(default)]
+    pub mails: Option<Count>,
     /// Number of tool results so far.
     #[serde(default)]
     pub results: Option<Count>,

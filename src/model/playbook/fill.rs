@@ -63,6 +63,7 @@ impl Filler<'_> {
                 self.history.results.iter().rev().nth(from_end).map(|content| text_of(content))
             }
             ["notification", n, field] => self.history.notifications.get(nth(n)?)?.field(field),
+            ["mail", n, field] => self.history.mails.get(nth(n)?)?.field(field),
             ["agent", n] => self.history.agents.get(nth(n)?).cloned(),
             ["agent", n, field] => {
                 let id = self.history.agents.get(nth(n)?)?;

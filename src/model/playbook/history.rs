@@ -12,6 +12,8 @@ use crate::core::text;
 
 const OPEN: &str = "<task-notification>";
 const CLOSE: &str = "</task-notification>";
+const MAIL: &str = "<teammate-message ";
+const MAIL_END: &str = "\n</teammate-message>";
 
 /// The conversation up to some message.
 #[derive(Default)]
@@ -22,6 +24,8 @@ pub(super) struct History<'a> {
     pub results: Vec<&'a [Block]>,
     /// The notifications, in order of arrival.
     pub notifications: Vec<Notification<'a>>,
+    /// What members of a team wrote, in order of arrival.
+    pub mails: Vec<Mail<'a>>,
     /// Ids of the agents launched, in the order of the calls' results.
     pub agents: Vec<String>,
     /// Tool names by id of the use.
@@ -61,6 +65,7 @@ impl<'a> History<'a> {
             match block {
                 Block::Known(Known::Text { text }) => {
                     self.take_notifications(text);
+                    self.take_mails(text);
                     parts.push(Cow::Borrowed(text));
                 }
                 Block::Known(Known::ToolResult { tool_use_id, content, is_error }) => {
@@ -91,6 +96,45 @@ impl<'a> History<'a> {
             }
             text = &text[end + CLOSE.len()..];
         }
+    }
+
+    /// What is said is escaped, so the first closing tag is the mail's own.
+    fn take_mails(&mut self, mut text: &'a str) {
+        while let Some((_, rest)) = text.split_once(MAIL) {
+            if let Some((attributes, body)) = rest.split_once(">\n")
+                && let Some((said, after)) = body.split_once(MAIL_END)
+            {
+                self.mails.push(Mail { attributes, said });
+                text = after;
+            } else {
+                text = rest;
+            }
+        }
+    }
+}
+
+/// A `<teammate-message>`: its attributes, and what it says, both as shown.
+#[derive(Clone, Copy)]
+pub(super) struct Mail<'a> {
+    attributes: &'a str,
+    said: &'a str,
+}
+
+impl Mail<'_> {
+    /// `from`, `summary` or `text`, as it was sent; empty if this mail has none.
+    pub fn field(self, name: &str) -> Option<String> {
+        let shown = match name {
+            "text" => self.said,
+            "from" => self.attribute("teammate_id"),
+            "summary" => self.attribute("summary"),
+            _ => return None,
+        };
+        Some(text::unescape(shown))
+    }
+
+    fn attribute(&self, name: &str) -> &str {
+        let after = self.attributes.split_once(&format!("{name}=\"")).map_or("", |(_, rest)| rest);
+        after.split('"').next().unwrap_or("")
     }
 }
 

@@ -177,6 +177,7 @@ impl<'a> Replay<'a> {
         let when = &self.rule.turns[at].when;
         when.summary == self.summary
             && when.notifications.is_none_or(|n| n.holds(self.history.notifications.len()))
+            && when.mails.is_none_or(|n| n.holds(self.history.mails.len()))
             && when.results.is_none_or(|n| n.holds(self.history.results.len()))
             && when.latest.as_ref().is_none_or(|p| p.0.is_match(self.history.latest()))
             && when.any.as_ref().is_none_or(|p| {

@@ -17,7 +17,8 @@ use crate::core::message::{Reply, Request};
 use crate::model::{BoxFuture, CallEvent, Model, ModelError, Observer};
 
 /// The playbooks that come with the program.
-const BUILT_IN: [(&str, &str); 1] = [("survey", include_str!("survey.yaml"))];
+const BUILT_IN: [(&str, &str); 2] =
+    [("survey", include_str!("survey.yaml")), ("survey-team", include_str!("survey-team.yaml"))];
 
 /// Plays a playbook. One serves any number of conversations; errors are counted over all of them.
 #[derive(Debug)]
@@ -157,7 +158,10 @@ fn read(spec: &str) -> Result<Playbook, PlaybookError> {
 
 fn shown(error: &PlaybookError) -> String {
     match error {
-        PlaybookError::Read { source, .. } => format!("{error}: {source}"),
+        PlaybookError::Read { source, .. } => {
+            let built_in = BUILT_IN.map(|(name, _)| name).join(", ");
+            format!("{error}: {source} (built in are: {built_in})")
+        }
         PlaybookError::Parse { .. } => error.to_string(),
     }
 }

@@ -10,6 +10,7 @@ mod server;
 mod session;
 mod shells;
 mod stream;
+mod team;
 mod tmux;
 mod wait;
 mod world;
@@ -25,6 +26,10 @@ pub use shells::{
     SHELL, each_told_once, ends, output_of, shells, start, started, told, wait_shells, wait_taskoutput, wait_waiting,
 };
 pub use stream::{check_ends, check_whole, is, lines, streaming};
+pub use team::{
+    SHUTDOWN, add, create_team, member_rule, no_team_left, of_member, once_told, say, wait_member, wait_question,
+    whenever,
+};
 pub use tmux::{
     Tmux, calls, ids, optional, path_of, probe, program, recorded, recorded_with, shell, started as started_in_pane,
 };

@@ -1,0 +1,217 @@
+//! Members and leads that are killed at any point of their lives: what the files say then, and that all
+//! of it goes on where it was.
+
+use nix::sys::signal::Signal;
+use serde_json::{Value, json};
+
+use crate::support::{World, bash, book, call, eventually, exists, signal, turn};
+use crate::team_members::{Led, entry, lead_as, lead_with, maker, members, transcript, wait};
+
+fn pid(row: &Value) -> i32 {
+    i32::try_from(row["pid"].as_i64().unwrap()).unwrap()
+}
+
+/// What it says when it was brought back, before what it did first comes again.
+fn back() -> Value {
+    json!({"when": {"latest": "Your process had ended"}, "text": "back"})
+}
+
+/// Kills ann, and checks that it is noticed and that it comes back with what it knew and got, once.
+fn kill_and_bring_back(world: &World, led: &Led<'_>, row: &Value) {
+    world.lead(&["task", "create", "--team", "demo", "--subject", "a card"]).run().expect(0);
+    world.lead(&["team", "send", "ann", "a letter for later", "--team", "demo"]).run().expect(0);
+    signal(pid(row), Signal::SIGKILL);
+    led.wait("ann", "failed");
+    eventually("roster and board say so", || {
+        let cards = world.lead(&["task", "list", "--team", "demo", "--json"]).run().json();
+        let is_right = entry(world, "ann")["isActive"] == false && !cards.to_string().contains("in_progress");
+        if is_right { Ok(()) } else { Err(cards.to_string()) }
+    });
+    world.lead(&["team", "add", "demo", "ann", "--resume"]).run().expect(0);
+    led.wait("ann", "idle");
+    let lines = eventually("the letter is read", || {
+        let lines = transcript(row);
+        let is_read = lines.iter().any(|l| l["type"] == "user" && l.to_string().contains("a letter for later"));
+        if is_read { Ok(lines) } else { Err(lines.len()) }
+    });
+    for (part, expected) in [("You are ann; work", 1), ("a letter for later", 1), ("Your process had ended", 1)] {
+        let count = lines.iter().filter(|l| l["type"] == "user" && l.to_string().contains(part)).count();
+        assert_eq!(count, expected, "{part}: {lines:#?}");
+    }
+    led.wait("ann", "idle");
+}
+
+#[test]
+fn a_member_killed_in_a_model_call_comes_back() {
+    let world = World::new();
+    let slow = json!({"when": {"latest": "You are ann"}, "text": "slow", "delay_ms": 600_000});
+    let book = book(&world, &[maker(&["ann"]), members(&[back(), slow], true)]);
+    let led = lead_with(&world, &book, &[], "go");
+    eventually("it asks its model", || if book.of("teammate").is_empty() { Err(()) } else { Ok(()) });
+    let row = eventually("it is registered", || {
+        let rows = world.ps(&[]);
+        rows.iter().find(|r| r["id"] == "ann@demo" && r["transcript"].is_string()).cloned().ok_or(rows)
+    });
+    kill_and_bring_back(&world, &led, &row);
+    led.end().expect(0);
+    world.assert_nothing_left();
+}
+
+#[test]
+fn a_member_killed_in_a_tool_comes_back_and_its_tool_is_gone() {
+    let world = World::new();
+    let gate = world.gate("gate");
+    let mut first = turn("", &[bash(&gate.arrive("here"))]);
+    first["when"] = json!({"latest": "You are ann"});
+    let book = book(&world, &[maker(&["ann"]), members(&[back(), first], true)]);
+    let led = lead_with(&world, &book, &[], "go");
+    let shell: i32 = world.wait_file("here").parse().unwrap();
+    let row = eventually("it is registered", || {
+        let rows = world.ps(&[]);
+        rows.iter().find(|r| r["id"] == "ann@demo" && r["transcript"].is_string()).cloned().ok_or(rows)
+    });
+    kill_and_bring_back(&world, &led, &row);
+    assert!(!exists(shell), "what it ran is swept");
+    led.end().expect(0);
+    world.assert_nothing_left();
+}
+
+#[test]
+fn a_member_killed_while_it_waits_for_permission_comes_back_and_its_question_is_gone() {
+    let world = World::new();
+    let mut first = turn("", &[bash("touch made")]);
+    first["when"] = json!({"latest": "You are ann"});
+    let book = book(&world, &[maker(&["ann"]), members(&[back(), first], true)]);
+    let led = lead_as(&world, &book, &["--permission-prompt-tool", "desk"], "go");
+    let row = led.wait("ann", "waiting");
+    assert!(row["waiting_for"].as_str().is_some_and(|what| what.contains("permission")), "{row}");
+    let questions = || world.lead(&["permissions", "list", "--json"]).run().expect(0).json();
+    assert_eq!(questions()[0]["agent"], "ann@demo");
+    kill_and_bring_back(&world, &led, &row);
+    assert_eq!(questions(), json!([]));
+    assert!(!world.cwd().join("made").exists());
+    led.end().expect(0);
+    world.assert_nothing_left();
+}
+
+#[test]
+fn a_member_killed_while_it_stops_was_stopped_and_comes_back() {
+    let world = World::new().with_limits("stop_ask=60s,stop_term=60s");
+    let gate = world.gate("gate");
+    let mut first = turn("", &[bash(&format!("trap '' TERM INT HUP; {}", gate.arrive("here")))]);
+    first["when"] = json!({"latest": "You are ann"});
+    let book = book(&world, &[maker(&["ann"]), members(&[back(), first], true)]);
+    let led = lead_with(&world, &book, &[], "go");
+    world.wait_file("here");
+    let stop = world.lead(&["stop", "ann", "--timeout", "60s", "--json"]).start();
+    let row = eventually("it stops", || {
+        let rows = world.ps(&["--all"]);
+        let is_it = |r: &&Value| r["id"] == "ann@demo" && (r["state"] == "stopping" || r["state"] == "killed");
+        rows.iter().find(is_it).cloned().ok_or(rows)
+    });
+    if let Some(pid) = row["pid"].as_i64() {
+        let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap()), Signal::SIGKILL);
+    }
+    let stopped = stop.wait();
+    assert_eq!(stopped.expect(0).json()[0]["status"], "killed", "a stop, not a crash");
+    eventually("the roster says so", || match entry(&world, "ann") {
+        ann if ann["isActive"] == false => Ok(()),
+        ann => Err(ann),
+    });
+    world.lead(&["team", "add", "demo", "ann", "--resume"]).run().expect(0);
+    led.wait("ann", "idle");
+    assert_eq!(transcript(&row).iter().filter(|l| l.to_string().contains("Your process had ended")).count(), 1);
+    led.end().expect(0);
+    world.assert_nothing_left();
+}
+
+#[test]
+fn a_member_killed_while_it_rests_comes_back() {
+    let world = World::new();
+    let book = book(&world, &[maker(&["ann"]), members(&[], true)]);
+    let led = lead_with(&world, &book, &[], "go");
+    let row = led.wait("ann", "idle");
+    signal(pid(&row), Signal::SIGSTOP);
+    kill_and_bring_back(&world, &led, &row);
+    led.end().expect(0);
+    world.assert_nothing_left();
+}
+
+#[test]
+fn a_member_killed_before_its_hello_leaves_nothing_behind() {
+    let world = World::new().with_limits("ready=300ms");
+    let book = book(&world, &[maker(&[]), members(&[], true)]);
+    let led = lead_with(&world, &book, &[], "go");
+    eventually("the team is there", || {
+        if world.config().join("teams/demo/config.json").exists() { Ok(()) } else { Err(()) }
+    });
+    let adding = world.lead(&["team", "add", "demo", "ann", "You are ann; work"]).start();
+    let found = eventually("its process", || {
+        let all = world.processes();
+        all.iter().find(|p| p.command.contains("lead-teammate")).map(|p| p.pid).ok_or(all)
+    });
+    let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(found), Signal::SIGKILL);
+    let done = adding.wait();
+    // It may have been ready by then: it ended like any other member in that case.
+    if done.code == Some(0) {
+        wait(&world, "ann", "failed");
+    } else {
+        done.expect(1);
+        assert_eq!(entry(&world, "ann"), Value::Null);
+    }
+    led.end().expect(0);
+    world.assert_nothing_left();
+}
+
+#[test]
+fn r057_members_of_a_killed_lead_wait_take_nothing_and_go_on_with_the_resumed_one() {
+    let world = World::new();
+    let claims = json!({"when": {"latest": "task-card id="}, "tools": [call("SendMessage", json!({
+        "to": "team-lead", "summary": "Words for the lead of it", "message": "got a card"}))]});
+    let book = book(&world, &[maker(&["ann"]), members(&[claims], true)]);
+    let led = lead_with(&world, &book, &[], "go");
+    let row = led.wait("ann", "idle");
+    let session = led.session.clone();
+    led.kill();
+    eventually("an orphan", || {
+        let rows = world.ps(&[]);
+        if rows.iter().any(|r| r["id"] == "ann@demo" && r["orphaned"] == true) { Ok(()) } else { Err(rows) }
+    });
+    let before = transcript(&row).len();
+    world.lead(&["task", "create", "--team", "demo", "--subject", "a card"]).run().expect(0);
+    world.lead(&["team", "send", "ann", "a letter for later", "--team", "demo"]).run().expect(0);
+    let shown = world.lead(&["task", "list", "--team", "demo", "--json"]).run().json();
+    assert!(shown.to_string().contains("pending"), "{shown}");
+    assert_eq!(transcript(&row).len(), before, "it takes neither mail nor cards");
+    let again = lead_with(&world, &book, &["--resume", &session], "go on");
+    eventually("mail and card are taken", || {
+        let cards = world.lead(&["task", "list", "--team", "demo", "--json"]).run().json();
+        let has_mail = transcript(&row).iter().any(|l| l.to_string().contains("a letter for later"));
+        if has_mail && cards.to_string().contains("in_progress") { Ok(()) } else { Err(cards) }
+    });
+    assert_eq!(again.wait("ann", "idle")["pid"], row["pid"], "the same process");
+    again.end().expect(0);
+    world.assert_nothing_left();
+}
+
+#[test]
+fn r057_orphans_that_nobody_takes_over_end_by_themselves_and_come_back_with_a_lead() {
+    let world = World::new();
+    let book = book(&world, &[maker(&["ann"]), members(&[], true)]);
+    let settings = json!({"lead": {"orphanTtl": "200ms"}}).to_string();
+    let led = lead_with(&world, &book, &["--settings", &settings], "go");
+    let row = led.wait("ann", "idle");
+    let session = led.session.clone();
+    led.kill();
+    wait(&world, "ann", "completed");
+    eventually("its process is gone", || if exists(pid(&row)) { Err(row.clone()) } else { Ok(()) });
+    assert_eq!(entry(&world, "ann")["isActive"], false);
+    let again = lead_with(&world, &book, &["--resume", &session], "go on");
+    eventually("the team is led again", || {
+        let run = world.lead(&["team", "add", "demo", "ann", "--resume"]).run();
+        if run.code == Some(0) { Ok(()) } else { Err(run) }
+    });
+    again.wait("ann", "idle");
+    again.end().expect(0);
+    world.assert_nothing_left();
+}
