@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
+use crate::core::team::name::{LEAD, same};
 use crate::core::text::with_causes;
 use crate::store::StoreError;
 use crate::store::team::{Changed, Team, TeamError, Watch};
@@ -14,6 +15,8 @@ use crate::store::team::{Changed, Team, TeamError, Watch};
 pub struct Changes {
     /// The mailbox.
     pub mail: bool,
+    /// Mailboxes of others: what they have not read keeps the team at work. Told to the lead only.
+    pub others: bool,
     /// The board.
     pub board: bool,
     /// The team may be gone; nothing more is told of it.
@@ -26,6 +29,7 @@ pub struct TeamWatch {
     watch: Option<AsyncFd<Watch>>,
     inbox: PathBuf,
     inboxes: PathBuf,
+    is_lead: bool,
 }
 
 impl TeamWatch {
@@ -39,7 +43,7 @@ impl TeamWatch {
         }
         let inbox = team.mailbox(name)?.path().to_path_buf();
         let watch = AsyncFd::with_interest(watch, Interest::READABLE).map_err(StoreError::at(&team.path(), "watch"))?;
-        Ok(Self { watch: Some(watch), inbox, inboxes: team.inboxes() })
+        Ok(Self { watch: Some(watch), inbox, inboxes: team.inboxes(), is_lead: same(name, LEAD) })
     }
 
     /// Resolves when something may be another. Can be dropped and asked again.
@@ -58,14 +62,18 @@ impl TeamWatch {
                 Ok(None) => {}
                 Ok(Some(Changed::Gone)) => {
                     self.watch = None;
-                    return Changes { mail: true, board: true, gone: true };
+                    return Changes { mail: true, others: self.is_lead, board: true, gone: true };
                 }
-                Ok(Some(Changed::All)) => return Changes { mail: true, board: true, gone: false },
+                Ok(Some(Changed::All)) => {
+                    return Changes { mail: true, others: self.is_lead, board: true, gone: false };
+                }
                 Ok(Some(Changed::Files(files))) => {
                     let mail = files.contains(&self.inbox);
                     let board = files.iter().any(|file| !file.starts_with(&self.inboxes));
-                    if mail || board {
-                        return Changes { mail, board, gone: false };
+                    let is_others = |file: &PathBuf| file.starts_with(&self.inboxes) && *file != self.inbox;
+                    let others = self.is_lead && files.iter().any(is_others);
+                    if mail || others || board {
+                        return Changes { mail, others, board, gone: false };
                     }
                 }
                 Err(why) => {
@@ -83,5 +91,46 @@ pub async fn changes_of(watch: &mut Option<TeamWatch>) -> Changes {
     match watch {
         Some(watch) => watch.changed().await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::core::limits::Durability;
+    use crate::core::paths::ConfigDir;
+    use crate::core::team::{Letter, Member};
+    use crate::store::team::{NewTeam, create};
+
+    #[tokio::test]
+    async fn a_lead_hears_when_a_member_has_read_its_mail_and_members_hear_of_their_own() {
+        let dir = tempfile::tempdir().unwrap();
+        let new = NewTeam { name: "t".to_owned(), description: None, lead: None, created_ms: 1 };
+        let team = create(&ConfigDir::new(dir.path()), &new, Durability::Process).unwrap().team;
+        for name in ["ann", "bob"] {
+            team.add_member(&Member { name: name.to_owned(), ..Member::default() }).unwrap();
+        }
+        let mut lead = TeamWatch::open(&team, LEAD).unwrap();
+        let mut bob = TeamWatch::open(&team, "bob").unwrap();
+        let send = |to: &str| {
+            let letter = Letter {
+                to: to.to_owned(),
+                from: "user".to_owned(),
+                text: "x".to_owned(),
+                summary: None,
+                color: None,
+                sent_ms: 1,
+                msg_id: format!("to-{to}"),
+            };
+            let _ = team.send(&letter).unwrap();
+        };
+        let (others, mail) =
+            (Changes { others: true, ..Changes::default() }, Changes { mail: true, ..Changes::default() });
+        send("ann");
+        assert_eq!(lead.changed().await, others);
+        team.mailbox("ann").unwrap().mark(&["to-ann"]).unwrap();
+        assert_eq!(lead.changed().await, others);
+        send("bob");
+        assert_eq!(bob.changed().await, mail);
     }
 }

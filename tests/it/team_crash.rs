@@ -139,12 +139,10 @@ fn a_member_killed_while_it_rests_comes_back() {
 
 #[test]
 fn a_member_killed_before_its_hello_leaves_nothing_behind() {
-    let world = World::new().with_limits("ready=300ms");
+    let world = World::new().with_limits("ready=300ms").killed_anywhere();
     let book = book(&world, &[maker(&[]), members(&[], true)]);
     let led = lead_with(&world, &book, &[], "go");
-    eventually("the team is there", || {
-        if world.config().join("teams/demo/config.json").exists() { Ok(()) } else { Err(()) }
-    });
+    led.wait_made();
     let adding = world.lead(&["team", "add", "demo", "ann", "You are ann; work"]).start();
     let found = eventually("its process", || {
         let all = world.processes();

@@ -134,8 +134,8 @@ fn r035_members_show_what_they_do_frozen_or_not() {
     work["when"] = json!({"latest": "You are ann"});
     let book = book(&world, &[maker(&["ann", "bob"]), members(&[work], true)]);
     let led = lead_with(&world, &book, &[], "go");
-    world.lead(&["team", "join", "demo", "--as", "script"]).run().expect(0);
     world.wait_file("here");
+    world.lead(&["team", "join", "demo", "--as", "script"]).run().expect(0);
     let bob = led.wait("bob", "idle");
     let ann = eventually("it says what it does", || match led.wait("ann", "running") {
         row if row["activity"][0].is_object() => Ok(row),
@@ -169,9 +169,7 @@ fn r062_a_member_that_is_starting_is_not_started_again() {
     let world = World::new();
     let book = book(&world, &[maker(&[]), members(&[], true)]);
     let led = lead_with(&world, &book, &[], "go");
-    eventually("the team is there", || {
-        if world.config().join("teams/demo/config.json").exists() { Ok(()) } else { Err(()) }
-    });
+    led.wait_made();
     let adding = world.lead(&["team", "add", "demo", "ann", "You are ann; work"]).start();
     let found = eventually("its process", || {
         let all = world.processes();

@@ -85,6 +85,16 @@ impl Led<'_> {
         self.lead.running.kill().expect_killed();
     }
 
+    /// Waits until the team is there and the turn that made it is over.
+    pub fn wait_made(&self) {
+        eventually("the team was made", || {
+            let rows = self.world.ps(&["--session", &self.session]);
+            let is_there = self.world.config().join("teams/demo/config.json").exists();
+            let rests = rows.iter().any(|row| row["role"] == "lead" && row["state"] == "idle");
+            if is_there && rests { Ok(()) } else { Err(rows) }
+        });
+    }
+
     /// Waits for a member to be in `state`; its row.
     pub fn wait(&self, name: &str, state: &str) -> Value {
         wait(self.world, name, state)
@@ -130,6 +140,7 @@ fn a_person_adds_a_member_asks_it_to_end_and_the_model_takes_no_turn_for_it() {
     let book = book(&world, &[maker(&["ann"]), members(&[], true)]);
     let led = lead_with(&world, &book, &[], "go");
     led.wait("ann", "idle");
+    led.wait_made();
     let turns = book.of("lead").len();
     let added = world.lead(&["team", "add", "demo", "cat", "You are cat; work", "--json"]).run();
     let row = added.expect(0).json();

@@ -169,6 +169,7 @@ impl Session {
         }
         let own = self.team.as_ref().map(|led| (led.team.name(), led.team.folder().to_owned()));
         match own {
+            None if self.is_making_team => return ask.answer(refused("the team is just being made; try again")),
             None => return ask.answer(refused(format!("this session leads no team, also not {:?}", request.team()))),
             Some((name, folder)) if !name::same(&name, request.team()) && folder != request.team() => {
                 return ask.answer(refused(format!("this session leads team {name:?}, not {:?}", request.team())));
