@@ -5,7 +5,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{World, bash, book, call, eventually, exists, signal, turn};
-use crate::team_members::{Led, entry, lead_as, lead_with, maker, members, transcript, wait};
+use crate::team_members::{Led, entry, freeze, lead_as, lead_with, maker, members, transcript, wait};
 
 fn pid(row: &Value) -> i32 {
     i32::try_from(row["pid"].as_i64().unwrap()).unwrap()
@@ -131,7 +131,7 @@ fn a_member_killed_while_it_rests_comes_back() {
     let book = book(&world, &[maker(&["ann"]), members(&[], true)]);
     let led = lead_with(&world, &book, &[], "go");
     let row = led.wait("ann", "idle");
-    signal(pid(&row), Signal::SIGSTOP);
+    freeze(&world, &row);
     kill_and_bring_back(&world, &led, &row);
     led.end().expect(0);
     world.assert_nothing_left();

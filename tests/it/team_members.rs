@@ -1,6 +1,7 @@
 //! The verbs for members of teams, on real teams: a session that stays, members that rest, and what the
 //! verbs do to them.
 
+use lead::store::lock::{OpenMode, try_exclusive};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
@@ -113,6 +114,17 @@ pub fn wait(world: &World, name: &str, state: &str) -> Value {
     })
 }
 
+/// Freezes a member while it does not hold the team's lock, with which it would hold everybody up.
+pub fn freeze(world: &World, row: &Value) {
+    let (path, pid) = (world.config().join("lead/locks/demo.flock"), pid(row));
+    let _lock = eventually("the team's lock is free", || try_exclusive(&path, OpenMode::Existing));
+    signal(pid, Signal::SIGSTOP);
+    eventually("it is frozen", || {
+        let all = world.processes();
+        if all.iter().any(|p| p.pid == pid && p.state == 'T') { Ok(()) } else { Err(all) }
+    });
+}
+
 /// The member's entry in the roster.
 pub fn entry(world: &World, name: &str) -> Value {
     let path = world.config().join("teams/demo/config.json");
@@ -187,8 +199,9 @@ fn r055_kill_and_the_end_of_the_session_end_members_that_answer_nothing() {
     let book = book(&world, &[maker(&["ann", "bob"]), members(&[], true)]);
     let settings = json!({"lead": {"shutdownGrace": "300ms"}}).to_string();
     let led = lead_with(&world, &book, &["--settings", &settings], "go");
-    let [ann, bob] = ["ann", "bob"].map(|name| pid(&led.wait(name, "idle")));
-    [ann, bob].iter().for_each(|pid| signal(*pid, Signal::SIGSTOP));
+    let rows = ["ann", "bob"].map(|name| led.wait(name, "idle"));
+    rows.iter().for_each(|row| freeze(&world, row));
+    let [ann, bob] = rows.map(|row| pid(&row));
     let killed = world.lead(&["team", "kill", "ann", "--team", "demo", "--json"]).run();
     assert_eq!(killed.expect(0).json()["status"], "killed");
     assert!(!exists(ann));
