@@ -293,6 +293,7 @@ impl Session {
         self.next_turn();
         self.give_results();
         self.end_team_with_session();
+        self.tell_rested();
         self.consider_rest();
         let state = match (&self.quit, self.driver.is_idle()) {
             (Some(_), _) => RowState::Stopping,

@@ -84,10 +84,11 @@ impl Session {
                 return;
             }
         }
-        let inputs = self.queue.drain();
+        let mut inputs = self.queue.drain();
         if inputs.is_empty() {
             return;
         }
+        inputs.extend(self.take_rested());
         if self.input_kind == Some(InputKind::Messages) {
             let reported = inputs.iter().filter_map(|i| AgentId::parse(i.origin.as_ref()?.task_id.as_deref()?));
             self.owed.notified(&reported.collect::<Vec<_>>());

@@ -53,7 +53,7 @@ fn r032_a_team_is_removed_when_all_are_gone_and_else_those_in_the_way_are_named(
                 json!({"tools": [create_team("t")]}),
                 json!({"tools": [add("ann", "Begin."), add("bob", "Begin.")]}),
                 json!({"tools": [wait, delete(json!({}))]}),
-                json!({"tools": [delete(json!({"wait_ms": 700}))]}),
+                json!({"tools": [delete(json!({"wait_ms": 3000}))]}),
                 json!({"tools": [bash("ls \"$CLAUDE_CONFIG_DIR\"/teams/t; touch open; printf '\\n' > gate")]}),
                 json!({"tools": [delete(json!({"wait_ms": 60_000}))]}),
             ]),

@@ -79,7 +79,6 @@ impl Session {
             taken.push(id);
         }
         self.mark_read(taken);
-        self.tell_rested();
         self.attend_team();
     }
 
@@ -116,7 +115,9 @@ impl Session {
     /// as told, and nothing is granted or done because of it (spec 5.6).
     fn on_mailed(&mut self, mail: &Mail, message: Protocol) {
         let said = match message {
-            Protocol::IdleNotification(notice) => return self.note_rested(&notice),
+            Protocol::IdleNotification(notice) => {
+                return self.team.iter_mut().for_each(|led| led.rested.push(notice.clone()));
+            }
             Protocol::TeammateTerminated(gone) => {
                 format!("{} ended: {}", gone.name, gone.reason.unwrap_or_else(|| "no reason was given".to_owned()))
             }

@@ -36,32 +36,22 @@ impl Session {
         }
     }
 
-    /// Tells the model who rests, once the mail of before is known. It costs no turn (R034).
-    pub(super) fn tell_rested(&mut self) {
-        let Some(led) = &mut self.team else { return };
-        for notice in std::mem::take(&mut led.rested) {
-            self.note_rested(&notice);
+    /// Tells the model who rests, once it has been shown what they sent before (R025). It costs no turn
+    /// (R034).
+    pub(in super::super) fn tell_rested(&mut self) {
+        if self.driver.is_idle() && self.queue.is_empty() {
+            for notice in self.take_rested() {
+                self.step(AgentEvent::Note(notice));
+            }
         }
     }
 
-    pub(super) fn note_rested(&mut self, notice: &IdleNotification) {
-        let reason = match notice.idle_reason {
-            None | Some(IdleReason::Available) => "available",
-            Some(IdleReason::Interrupted) => "interrupted",
-            Some(IdleReason::Failed) => "failed",
-            Some(IdleReason::Other) => "other",
-        };
-        let mut text =
-            format!("<teammate-idle teammate_id=\"{}\" reason=\"{reason}\">\n", escape_attribute(&notice.from));
-        let card = notice.completed_task_id.as_ref().map(|id| format!("It completed card #{id}."));
-        let error = notice.error.as_ref().map(|error| format!("Its turn failed: {error}"));
-        let words = notice.result.as_ref().map(|words| format!("Its last words: {words}"));
-        for part in [card, error, notice.summary.clone(), words].into_iter().flatten() {
-            text.push_str(&escape(&part));
-            text.push('\n');
+    /// What is to be told of those who rest, behind all mail: nothing while some may wait to be read.
+    pub(in super::super) fn take_rested(&mut self) -> Vec<Input> {
+        match self.team.as_mut().filter(|led| !led.reads && !led.has_mail) {
+            Some(led) => std::mem::take(&mut led.rested).iter().map(rest_notice).collect(),
+            None => Vec::new(),
         }
-        text.push_str("</teammate-idle>");
-        self.step(AgentEvent::Note(Input { text, is_meta: true, ..Input::default() }));
     }
 
     /// Puts a member's plan to the model.
@@ -84,4 +74,24 @@ for your answer and changes nothing until it has it: SendMessage to \"{name}\" w
         led.plans.insert(request, (id.clone(), reply));
         self.queue.push(Priority::Next, Input { text, is_meta: true, ..Input::default() });
     }
+}
+
+/// What the model is told of a member that rests.
+fn rest_notice(notice: &IdleNotification) -> Input {
+    let reason = match notice.idle_reason {
+        None | Some(IdleReason::Available) => "available",
+        Some(IdleReason::Interrupted) => "interrupted",
+        Some(IdleReason::Failed) => "failed",
+        Some(IdleReason::Other) => "other",
+    };
+    let mut text = format!("<teammate-idle teammate_id=\"{}\" reason=\"{reason}\">\n", escape_attribute(&notice.from));
+    let card = notice.completed_task_id.as_ref().map(|id| format!("It completed card #{id}."));
+    let error = notice.error.as_ref().map(|error| format!("Its turn failed: {error}"));
+    let words = notice.result.as_ref().map(|words| format!("Its last words: {words}"));
+    for part in [card, error, notice.summary.clone(), words].into_iter().flatten() {
+        text.push_str(&escape(&part));
+        text.push('\n');
+    }
+    text.push_str("</teammate-idle>");
+    Input { text, is_meta: true, ..Input::default() }
 }
