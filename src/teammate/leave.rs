@@ -23,10 +23,10 @@ impl Teammate {
     /// Puts the question whether it ends to its model.
     pub(super) fn ask_to_end(&mut self, request: &ShutdownRequest) {
         let id = &request.request_id;
-        if self.shutdown.as_ref() == Some(id) || self.leaving.is_some() {
+        if self.shutdown.contains(id) || self.leaving.is_some() {
             return;
         }
-        self.shutdown = Some(id.clone());
+        self.shutdown.push(id.clone());
         let reason = request.reason.as_deref().unwrap_or("no reason given");
         let text = format!(
             "<shutdown-request request_id=\"{}\" from=\"{}\">\n{}\n</shutdown-request>\nYou are asked to end. Answer with \
@@ -41,19 +41,17 @@ process ends with this turn. If work would be lost, approve: false with a reason
         self.tell(vec![Input { text, is_meta: true, ..Input::default() }]);
     }
 
-    /// Its model's answer to that question.
+    /// Its model's answer to one of those questions. A busy member may have been asked twice before it
+    /// hears of it; it then answers whichever it read, and yes to one is yes to all.
     pub(super) fn answer_shutdown(&mut self, request_id: &str, approve: bool, reason: Option<String>) -> ToolOutput {
-        match &self.shutdown {
-            Some(asked) if asked == request_id => {}
-            Some(asked) => {
-                return ToolOutput::error(format!(
-                    "there is no shutdown request {request_id:?}; the open one is {asked:?}"
-                ));
-            }
-            None => return ToolOutput::error("no shutdown request is open, so there is nothing to answer"),
-        }
-        let (request_id, from) = (request_id.to_owned(), self.me.name.clone());
-        self.shutdown = None;
+        let Some(at) = self.shutdown.iter().position(|asked| asked == request_id) else {
+            let open = match self.shutdown.as_slice() {
+                [] => "none is open, so there is nothing to answer".to_owned(),
+                open => format!("open: {}", open.join(", ")),
+            };
+            return ToolOutput::error(format!("there is no shutdown request {request_id:?}; {open}"));
+        };
+        let (request_id, from) = (self.shutdown.remove(at), self.me.name.clone());
         let timestamp = clock::iso(clock::now_ms());
         if approve {
             self.leaving = Some(request_id.clone());

@@ -80,8 +80,8 @@ pub(super) struct Teammate {
     pub(super) rest: Rest,
     /// What the roster says of whether it is in a turn.
     pub(super) is_active: Arc<AtomicBool>,
-    /// The question whether it ends, until it has answered.
-    pub(super) shutdown: Option<String>,
+    /// Questions whether it ends that it has not answered.
+    pub(super) shutdown: Vec<String>,
     /// The question that it said yes to.
     pub(super) leaving: Option<String>,
     /// Questions of its lead what it does, which are answered when no look is under way: it may have
@@ -120,7 +120,7 @@ impl Teammate {
             results,
             rest: Rest::default(),
             is_active: Arc::new(AtomicBool::new(true)),
-            shutdown: None,
+            shutdown: Vec::new(),
             leaving: None,
             asked: Vec::new(),
             orphaned_until: None,

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::support::{
-    SHUTDOWN, World, add, agent, bash, book, call, create_team, lead_rule, member_rule, no_team_left, once_told, say,
+    SHUTDOWN, World, add, agent, bash, book, call, create_team, lead_rule, member_rule, no_team_left, of_member,
+    once_told, say,
 };
 
 #[test]
@@ -76,5 +77,32 @@ fn r032_a_team_is_removed_when_all_are_gone_and_else_those_in_the_way_are_named(
     assert!(left.contains("refused: ann (the build runs)") && left.contains("did not answer in time: bob"), "{left}");
     assert!(results.iter().any(|(said, _)| said.contains("config.json")), "{results:#?}");
     assert!(!results.last().unwrap().1 && results.last().unwrap().0.contains("is removed"), "{results:#?}");
+    no_team_left(&world);
+}
+
+#[test]
+fn a_busy_member_that_is_asked_to_end_twice_may_answer_the_first_request() {
+    let world = World::new();
+    let gate = world.gate("gate");
+    let wait = bash("until [ -e here ]; do read -t 0.05 _ < idle || :; done");
+    let _idle = world.gate("idle");
+    let asks = |reason: &str| say("bob", json!({"type": "shutdown_request", "reason": reason}));
+    let book = book(
+        &world,
+        &[
+            lead_rule(&[
+                json!({"tools": [create_team("t")]}),
+                json!({"tools": [add("bob", "Begin.")]}),
+                json!({"tools": [wait]}),
+                json!({"tools": [asks("one")]}),
+                json!({"tools": [asks("two")]}),
+                json!({"tools": [bash("printf '\\n' > gate")]}),
+            ]),
+            member_rule("bob", &[json!({"tools": [bash(&gate.arrive("here"))]})]),
+        ],
+    );
+    world.headless(&book.model(), "go").run().expect(0);
+    let answered = of_member(&book.requests(), "bob").pop().unwrap().results();
+    assert!(answered.len() == 2 && answered.iter().all(|(_, is_error)| !is_error), "{answered:#?}");
     no_team_left(&world);
 }
