@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 
+use crate::crew::{Crew, Members, Tmux};
 use crate::held::{Held, end_all, start_bare, start_worker};
 use crate::place::Place;
 use crate::report::{Row, Samples, Target, Unit};
+use crate::teams::CROWD;
 use crate::{Res, Scope};
 
 /// Long enough for a process to have done what follows its start.
@@ -98,6 +100,22 @@ pub async fn memory(scope: &mut Scope) -> Res<()> {
         let name = if count == 1 { "PSS of an idle worker".to_owned() } else { format!("PSS of each of {count}") };
         scope.add(Row { name, unit: Unit::Kib, limit: Some(limit), ours, target: Target::AtMost(target) });
     }
+    drop(place);
+    for (count, target) in [(1, Target::AtMost(3.0 * 1024.0)), (CROWD, Target::Open)] {
+        let place = Rc::new(Place::new(&scope.folder)?);
+        let bare = start_all(count, |_| {
+            let (programs, place) = (Rc::clone(&scope.programs), Rc::clone(&place));
+            async move { start_bare(&programs, &place).await }
+        });
+        let limit = settled_memory(bare.await?)?;
+        let crew = Crew::start(&scope.programs, &place, count, Members::Rest, None)?;
+        let mates = crew.rest(&place, count, 1)?;
+        crew.lead.watch(SETTLE)?;
+        let ours = mates.iter().map(|mate| pss_kib(mate.pid)).collect::<Res<Samples>>()?;
+        let name =
+            if count == 1 { "PSS of an idle member".to_owned() } else { format!("PSS of each of {count} members") };
+        scope.add(Row { name, unit: Unit::Kib, limit: Some(limit), ours, target });
+    }
     Ok(())
 }
 
@@ -121,22 +139,35 @@ pub async fn idle(scope: &mut Scope) -> Res<()> {
     let place = Place::new(&scope.folder)?;
     let bare = start_bare(&scope.programs, &place).await?;
     let worker = start_worker(&scope.programs, &place, place.agent()?).await?;
+    let crew = Crew::start(&scope.programs, &place, 1, Members::Rest, None)?;
+    let in_panes = Place::new(&scope.folder)?;
+    let tmux = Tmux::start(&in_panes)?;
+    let crew_in_panes = Crew::start(&scope.programs, &in_panes, 1, Members::Rest, Some(&tmux))?;
+    let mate = |crew: &Crew, place| -> Res<i32> { Ok(crew.rest(place, 1, 1)?.first().ok_or("no member")?.pid) };
+    let all = [
+        ("worker", worker.0.pid()),
+        ("lead with a team", crew.lead.pid()),
+        ("member", mate(&crew, &place)?),
+        ("member in a pane", mate(&crew_in_panes, &in_panes)?),
+    ];
+    let look = || -> Res<(Ran, Vec<Ran>)> {
+        Ok((Ran::of(bare.0.pid())?, all.iter().map(|&(_, pid)| Ran::of(pid)).collect::<Res<_>>()?))
+    };
     worker.0.watch(SETTLE)?;
-    let before = [Ran::of(bare.0.pid())?, Ran::of(worker.0.pid())?];
+    let before = look()?;
     let begun = Instant::now();
     worker.0.watch(window)?;
-    let after = [Ran::of(bare.0.pid())?, Ran::of(worker.0.pid())?];
+    let after = look()?;
     let seconds = begun.elapsed().as_secs_f64();
-    let per_second = |of: fn(&Ran) -> f64| {
-        let of_one = |i: usize| Samples::from_iter([(of(&after[i]) - of(&before[i])) / seconds]);
-        (Some(of_one(0)), of_one(1))
-    };
-    let (limit, ours) = per_second(|ran| ran.switches);
-    let name = "wake-ups of an idle worker".to_owned();
-    scope.add(Row { name, unit: Unit::Hertz, limit, ours, target: Target::AtMost(0.0) });
-    let (limit, ours) = per_second(|ran| ran.cpu_us);
-    let name = "its CPU time in a second".to_owned();
-    scope.add(Row { name, unit: Unit::Micros, limit, ours, target: Target::AtMost(0.0) });
+    for (i, (who, _)) in all.iter().enumerate() {
+        let mut add = |name: String, unit, of: fn(&Ran) -> f64| {
+            let per_second = |before, after| Samples::from_iter([(of(after) - of(before)) / seconds]);
+            let (limit, ours) = (per_second(&before.0, &after.0), per_second(&before.1[i], &after.1[i]));
+            scope.add(Row { name, unit, limit: Some(limit), ours, target: Target::AtMost(0.0) });
+        };
+        add(format!("wake-ups, idle {who}"), Unit::Hertz, |ran| ran.switches);
+        add("its CPU time in a second".to_owned(), Unit::Micros, |ran| ran.cpu_us);
+    }
     Ok(())
 }
 

@@ -11,6 +11,8 @@ use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use serde::Serialize;
@@ -27,6 +29,7 @@ fn main() -> ExitCode {
         ["--hello"] => on_runtime(hello()),
         ["--once"] => on_runtime(async { writeln!(io::stdout(), "done") }),
         ["--echo"] => on_runtime(echo()),
+        ["--wake", folder, file] => wake(Path::new(folder), Path::new(file)),
         ["--read", folder] => read_registry(Path::new(folder)),
         ["--scan", file] => scan(Path::new(file)),
         ["--hold", file] => hold(Path::new(file)),
@@ -75,6 +78,29 @@ async fn hello() -> io::Result<()> {
     link.send(&Envelope { seq: 1, re: 0, frame }).await?;
     while link.next().await?.is_some() {}
     Ok(())
+}
+
+/// Adds what files hold that are renamed into a folder to another file, a line each, until the parent's
+/// link on fd 0 ends. Says there first that it watches.
+fn wake(folder: &Path, file: &Path) -> io::Result<()> {
+    let inotify = Inotify::init(InitFlags::IN_CLOEXEC)?;
+    inotify.add_watch(folder, AddWatchFlags::IN_MOVED_TO)?;
+    let mut file = File::options().append(true).open(file)?;
+    let stdin = io::stdin();
+    StdUnixStream::from(stdin.as_fd().try_clone_to_owned()?).write_all(&[0; 4])?;
+    loop {
+        let mut ready =
+            [PollFd::new(inotify.as_fd(), PollFlags::POLLIN), PollFd::new(stdin.as_fd(), PollFlags::POLLIN)];
+        poll(&mut ready, PollTimeout::NONE)?;
+        if ready[1].any() == Some(true) {
+            return Ok(());
+        }
+        for name in inotify.read_events()?.into_iter().filter_map(|event| event.name) {
+            let mut line = fs::read(folder.join(name))?;
+            line.push(b'\n');
+            file.write_all(&line)?;
+        }
+    }
 }
 
 /// Sends back each message that has a number; the others only arrive.

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -45,6 +45,11 @@ impl Held {
         Ok(Self { pid, pidfd, owner })
     }
 
+    /// A child that leads its process group.
+    pub fn of_child(child: Child) -> Res<Self> {
+        Ok(Self::new(child.id().cast_signed(), Owner::Child(child))?)
+    }
+
     /// Its pid.
     pub fn pid(&self) -> i32 {
         self.pid
@@ -62,6 +67,19 @@ impl Held {
             Err(format!("pid {} ended while it was measured", self.pid).into())
         } else {
             Ok(())
+        }
+    }
+
+    /// Waits until something can be read, while it lives. Blocks.
+    pub fn watch_for(&self, source: BorrowedFd<'_>, limit: Duration) -> Res<()> {
+        let limit = Timespec { tv_sec: limit.as_secs().cast_signed(), tv_nsec: limit.subsec_nanos().into() };
+        let mut fds = [PollFd::new(&self.pidfd, PollFlags::IN), PollFd::new(&source, PollFlags::IN)];
+        let ready = poll(&mut fds, Some(&limit))?;
+        match fds.map(|fd| fd.revents().contains(PollFlags::IN)) {
+            [_, true] => Ok(()),
+            [true, false] => Err(format!("pid {} ended while it was measured", self.pid).into()),
+            _ if ready == 0 => Err(format!("pid {} did not do in time what is measured", self.pid).into()),
+            _ => Err("what is waited for can't be read".into()),
         }
     }
 
@@ -109,6 +127,8 @@ pub struct Programs {
     pub lead: PathBuf,
     /// `lead-worker`.
     pub worker: PathBuf,
+    /// `lead-teammate`.
+    pub teammate: PathBuf,
 }
 
 impl Programs {
@@ -119,12 +139,13 @@ impl Programs {
         let built = examples.parent().ok_or("no folder around the examples")?;
         let (bare, instant) = (examples.join("bare"), examples.join("instant"));
         let (lead, worker) = (built.join("lead"), built.join("lead-worker"));
-        for program in [&bare, &instant, &lead, &worker] {
+        let teammate = built.join("lead-teammate");
+        for program in [&bare, &instant, &lead, &worker, &teammate] {
             if !program.is_file() {
                 return Err(format!("{} is missing: start this by scripts/bench", program.display()).into());
             }
         }
-        Ok(Self { bench, bare, instant, lead, worker })
+        Ok(Self { bench, bare, instant, lead, worker, teammate })
     }
 }
 
@@ -142,7 +163,7 @@ pub fn start(program: &Path, args: &[&str], place: &Place) -> Res<(Held, UnixStr
         .stderr(Stdio::from(File::options().create(true).append(true).open(place.path("log"))?))
         .process_group(0)
         .spawn()?;
-    Ok((Held::new(child.id().cast_signed(), Owner::Child(child))?, UnixStream::from_std(ours)?))
+    Ok((Held::of_child(child)?, UnixStream::from_std(ours)?))
 }
 
 /// Starts the limit of a worker and waits for its greeting.

@@ -141,9 +141,10 @@ fn team(config: &ConfigDir) -> Res<Team> {
     Ok(team)
 }
 
-fn letter() -> Letter {
+/// What a member is told.
+pub fn letter(to: &str) -> Letter {
     Letter {
-        to: "worker".to_owned(),
+        to: to.to_owned(),
         from: "researcher".to_owned(),
         text: TEXT.to_owned(),
         summary: Some("Lexer: two tests fail".to_owned()),
@@ -154,12 +155,12 @@ fn letter() -> Letter {
 }
 
 fn send(team: &Team) -> Res<()> {
-    let _sent = team.send(&letter())?;
+    let _sent = team.send(&letter("worker"))?;
     Ok(())
 }
 
 fn entry() -> Res<String> {
-    Ok(serde_json::to_string(&letter().to_mail())?)
+    Ok(serde_json::to_string(&letter("worker").to_mail())?)
 }
 
 /// The least: no roster, no limits, no thought of what a dead process left.

@@ -1,6 +1,7 @@
 //! Measures lead beside its limits; `scripts/bench` builds and starts it.
 
 mod agents;
+mod crew;
 mod files;
 mod held;
 mod http;
@@ -10,6 +11,7 @@ mod raw;
 mod report;
 mod resume;
 mod socket;
+mod teams;
 mod whole;
 
 use std::io::{self, Write};
@@ -58,6 +60,8 @@ enum Part {
     Files,
     Resume,
     Mailbox,
+    Seen,
+    Panes,
     Verbs,
     Oneshot,
     Http,
@@ -144,6 +148,8 @@ async fn measure(mut scope: Scope, args: &Args) -> Res<()> {
             Part::Files => files::files(&mut scope).await?,
             Part::Resume => resume::resume(&mut scope).await?,
             Part::Mailbox => mailbox::mailbox(&mut scope)?,
+            Part::Seen => teams::seen(&mut scope).await?,
+            Part::Panes => teams::panes(&mut scope).await?,
             Part::Verbs => whole::verbs(&mut scope).await?,
             Part::Oneshot => whole::oneshot(&mut scope, args.peer.as_deref()).await?,
             Part::Http => http::http(&mut scope).await?,

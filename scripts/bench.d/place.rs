@@ -1,6 +1,8 @@
 //! Where a measurement happens: folders of its own, that go with it, and what agents are told.
 
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use lead::core::agent::Owner;
 use lead::core::entry::Place as LinePlace;
@@ -8,12 +10,17 @@ use lead::core::frame::{AgentConfig, BUILD, PermissionRules, Prompt, Telling, We
 use lead::core::ids::{AgentId, SessionId};
 use lead::core::paths::{AgentFiles, ConfigDir, SessionFiles, scratchpad};
 use lead::store::atomic::create_private_dir;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tempfile::TempDir;
 
 use crate::Res;
 
 /// A model that does not answer before the measurement is over.
 const IDLE: &str = "agents:\n  - turns:\n      - {delay_ms: 300000, text: done}\n";
+
+/// How long processes that are killed may take to be gone.
+const LAST: Duration = Duration::from_secs(5);
 
 /// Folders for one measurement. Dropped last, after the processes that use them.
 pub struct Place {
@@ -29,7 +36,7 @@ impl Place {
         for folder in [place.cwd(), place.config().root().to_owned(), place.path("home")] {
             create_private_dir(&folder)?;
         }
-        std::fs::write(place.path("idle.yaml"), IDLE)?;
+        fs::write(place.path("idle.yaml"), IDLE)?;
         Ok(place)
     }
 
@@ -127,10 +134,35 @@ impl Place {
     }
 }
 
+/// Kills all processes that have this variable, and waits until they are gone: whoever they belong to
+/// may be gone already, and with it who would end them. Stops looking after [`LAST`].
+fn end_all_with(variable: &[u8]) {
+    let last = Instant::now() + LAST;
+    loop {
+        let mut found = 0;
+        for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+            let pid = entry.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
+            // The number belongs to the same process as long as what was opened before is not at its end.
+            let Some(pidfd) = pid.and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok()) else { continue };
+            let Ok(environment) = fs::read(entry.path().join("environ")) else { continue };
+            if environment.split(|&b| b == 0).any(|v| v == variable) {
+                found += 1;
+                let _ = pidfd_send_signal(&pidfd, Signal::KILL);
+                let soon = Timespec { tv_sec: 1, tv_nsec: 0 };
+                let _ = poll(&mut [PollFd::new(&pidfd, PollFlags::IN)], Some(&soon));
+            }
+        }
+        if found == 0 || Instant::now() >= last {
+            return;
+        }
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
+        end_all_with(format!("{}={}", lead::core::env::RUNTIME_DIR, self.runtime().display()).as_bytes());
         if let Some(folder) = self.scratchpads() {
-            let _ = std::fs::remove_dir_all(folder);
+            let _ = fs::remove_dir_all(folder);
         }
     }
 }

@@ -55,6 +55,11 @@ impl Samples {
         self.0.is_empty()
     }
 
+    /// Another number for each.
+    pub fn map(&self, of: impl FnMut(f64) -> f64) -> Self {
+        self.0.iter().copied().map(of).collect()
+    }
+
     /// The value that `share` (0 to 1) of the samples do not exceed; NaN without samples.
     fn quantile(&self, share: f64) -> f64 {
         let mut sorted = self.0.clone();
@@ -89,6 +94,8 @@ pub enum Target {
     TimesAndTail(f64, f64),
     /// Median at most.
     AtMost(f64),
+    /// Median and p99 at most.
+    AtMostAndTail(f64, f64),
     /// Median at most so much above the limit.
     Above(f64),
     /// Median at least.
@@ -132,6 +139,7 @@ impl Row {
                     median / most
                 }
             }
+            Target::AtMostAndTail(most, tail) => (median / most).max(p99 / tail),
             Target::Above(more) => median / (limit + more),
             Target::AtLeast(least) => least / median,
             Target::Open => return None,
@@ -144,6 +152,9 @@ impl Row {
             Target::Times(times) => format!("<= {times} x"),
             Target::TimesAndTail(times, tail) => format!("<= {times} x, p99 <= {tail} x"),
             Target::AtMost(most) => format!("<= {}", self.unit.show(most)),
+            Target::AtMostAndTail(most, tail) => {
+                format!("<= {}, p99 <= {}", self.unit.show(most), self.unit.show(tail))
+            }
             Target::Above(more) => format!("<= limit + {}", self.unit.show(more)),
             Target::AtLeast(least) => format!(">= {}", self.unit.show(least)),
             Target::Open => String::new(),

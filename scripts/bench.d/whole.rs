@@ -225,8 +225,10 @@ pub fn size(scope: &mut Scope) -> Res<()> {
     let programs = Rc::clone(&scope.programs);
     let kib =
         |path: &Path| -> Res<Samples> { Ok(Samples::from_iter([std::fs::metadata(path)?.len() as f64 / 1024.0])) };
-    for (name, path) in [("size of lead", &programs.lead), ("size of lead-worker", &programs.worker)] {
-        let (name, limit, ours) = (name.to_owned(), Some(kib(&programs.bare)?), kib(path)?);
+    let all = [("lead", &programs.lead), ("lead-worker", &programs.worker), ("lead-teammate", &programs.teammate)];
+    for (name, path) in all {
+        let name = format!("size of {name}");
+        let (limit, ours) = (Some(kib(&programs.bare)?), kib(path)?);
         scope.add(Row { name, unit: Unit::Kib, limit, ours, target: Target::Open });
     }
     Ok(())
