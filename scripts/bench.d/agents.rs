@@ -109,7 +109,7 @@ pub async fn memory(scope: &mut Scope) -> Res<()> {
         });
         let limit = settled_memory(bare.await?)?;
         let crew = Crew::start(&scope.programs, &place, count, Members::Rest, None)?;
-        let mates = crew.rest(&place, count, 1)?;
+        let mates = crew.rest(&place, count)?;
         crew.lead.watch(SETTLE)?;
         let ours = mates.iter().map(|mate| pss_kib(mate.pid)).collect::<Res<Samples>>()?;
         let name =
@@ -143,7 +143,7 @@ pub async fn idle(scope: &mut Scope) -> Res<()> {
     let in_panes = Place::new(&scope.folder)?;
     let tmux = Tmux::start(&in_panes)?;
     let crew_in_panes = Crew::start(&scope.programs, &in_panes, 1, Members::Rest, Some(&tmux))?;
-    let mate = |crew: &Crew, place| -> Res<i32> { Ok(crew.rest(place, 1, 1)?.first().ok_or("no member")?.pid) };
+    let mate = |crew: &Crew, place| -> Res<i32> { Ok(crew.rest(place, 1)?.first().ok_or("no member")?.pid) };
     let all = [
         ("worker", worker.0.pid()),
         ("lead with a team", crew.lead.pid()),

@@ -10,6 +10,7 @@ use std::process::{ChildStdin, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use lead::core::agent::{LiveState, RegistryEntry, RowState};
+use lead::store::team::Team;
 use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use serde_json::json;
@@ -38,6 +39,7 @@ pub struct Crew {
     pub lead: Held,
     /// From the call of the model's tools to the end of the last: all members are ready.
     pub took: Duration,
+    said: Tail,
     /// Its end is the end of the lead's work.
     _input: ChildStdin,
 }
@@ -95,7 +97,7 @@ impl Crew {
         if let Some(answer) = refused {
             return Err(format!("only {ready} of {members} members are ready: {answer}").into());
         }
-        Ok(Self { lead, took, _input: input })
+        Ok(Self { lead, took, said, _input: input })
     }
 
     /// Its members, as they are registered.
@@ -116,22 +118,37 @@ impl Crew {
         Ok(mates)
     }
 
-    /// Waits until so many members have nothing to do after so many turns, and the lead has been told.
-    pub fn rest(&self, place: &Place, members: usize, turns: usize) -> Res<Vec<Mate>> {
+    /// Waits until so many members have had their first turn and have nothing to do.
+    pub fn rest(&self, place: &Place, members: usize) -> Res<Vec<Mate>> {
+        let mut all = Vec::new();
+        self.until(|| {
+            all = self.mates(place)?;
+            let rests = |mate: &Mate| mate.state.state == RowState::Idle && mate.state.progress.turns > 0;
+            Ok(all.len() == members && all.iter().all(rests))
+        })?;
+        Ok(all)
+    }
+
+    /// Waits until all that follows a message to this member is over: it has told its lead that it has
+    /// nothing to do, the mailbox says that the message is read, and the roster that nobody works.
+    pub fn rest_again(&mut self, team: &Team, member: &str) -> Res<()> {
+        self.said.until(&self.lead, |line| memchr::memmem::find(line, b"<teammate-idle").is_some())?;
+        self.until(|| {
+            let is_active = team.roster()?.member(member).is_none_or(|m| m.is_active != Some(false));
+            Ok(!is_active && team.mailbox(member)?.look()?.unread().next().is_none())
+        })
+    }
+
+    fn until(&self, mut is_so: impl FnMut() -> Res<bool>) -> Res<()> {
         let last = Instant::now() + SOON;
-        loop {
-            let mates = self.mates(place)?;
-            let rests = |mate: &Mate| mate.state.state == RowState::Idle && mate.state.progress.turns as usize >= turns;
-            if mates.len() == members && mates.iter().all(rests) {
-                // What follows is short: a line in the roster, a notice to the lead.
-                self.lead.watch(LOOK)?;
-                return Ok(mates);
-            }
+        while !is_so()? {
             if Instant::now() >= last {
-                return Err(format!("of {members} members not all came to rest").into());
+                return Err("members did not come to rest".into());
             }
             self.lead.watch(LOOK)?;
         }
+        // Whoever did the last of it goes to sleep.
+        self.lead.watch(LOOK)
     }
 }
 

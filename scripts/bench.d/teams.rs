@@ -25,8 +25,8 @@ pub const CROWD: usize = 32;
 /// told of it. Both lines are noticed in the same way.
 pub async fn seen(scope: &mut Scope) -> Res<()> {
     let place = Place::new(&scope.folder)?;
-    let crew = Crew::start(&scope.programs, &place, 1, Members::Rest, None)?;
-    let mates = crew.rest(&place, 1, 1)?;
+    let mut crew = Crew::start(&scope.programs, &place, 1, Members::Rest, None)?;
+    let mates = crew.rest(&place, 1)?;
     let mate = mates.first().ok_or("no member")?;
     let team = Team::open(&place.config(), TEAM, Durability::Process)?;
     let (folder, woken) = (place.path("wake"), place.path("woken"));
@@ -38,7 +38,7 @@ pub async fn seen(scope: &mut Scope) -> Res<()> {
     link.next().await?.ok_or("the bare process ended before it watched")?;
     let (mut line, mut transcript) = (Tail::of(&woken)?, Tail::of(Path::new(&mate.state.transcript))?);
     let (mut limit, mut ours) = (Samples::default(), Samples::default());
-    for n in 0..scope.count(300, 30) {
+    for _ in 0..scope.count(300, 30) {
         // Nothing else is awaited, so here a signal is noticed.
         tokio::task::yield_now().await;
         let id = random_uuid();
@@ -54,7 +54,7 @@ pub async fn seen(scope: &mut Scope) -> Res<()> {
         let _sent = team.send(&letter)?;
         transcript.until(&crew.lead, |line| memchr::memmem::find(line, letter.msg_id.as_bytes()).is_some())?;
         ours.push(begun.elapsed().as_secs_f64() * 1e6);
-        crew.rest(&place, 1, n + 2)?;
+        crew.rest_again(&team, "m0")?;
     }
     let name = "mail, until an idle member has it".to_owned();
     let target = Target::AtMostAndTail(500.0, 5e3);

@@ -131,6 +131,10 @@ impl Teammate {
     /// Lives until it has left, was stopped, or waited in vain for a lead; the exit code.
     pub(super) async fn live(mut self) -> u8 {
         self.agent.announce().await;
+        if self.agent.config.run > 1 {
+            // The roster has it from before that it is gone.
+            self.write_active(true);
+        }
         loop {
             if let Some(end) = self.agent.ended.take() {
                 self.on_turn_end(&end);

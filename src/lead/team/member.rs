@@ -417,7 +417,6 @@ pub(super) async fn answer_start(
             roster.edit_member(&name, |member| {
                 member.socket = Some(address.clone());
                 enter_place(member, pane.as_ref());
-                member.is_active = Some(true);
             });
             Ok(roster.member(&name).cloned())
         })

@@ -102,7 +102,7 @@ impl Team {
     /// Exact name and mailbox file of a member.
     pub(super) fn find_mailbox(&self, member: &str) -> Result<(String, PathBuf), TeamError> {
         let path = self.roster_path();
-        let directory = self.found(read(&path, Directory::parse)?)?;
+        let directory = self.found(read(&path, Directory::parse)?)?.0;
         let Some(name) = directory.find(member) else { return Err(no_member(member, &directory)) };
         match directory.inbox_stem(name) {
             Some(stem) => Ok((name.to_owned(), self.mailbox_path(&stem))),
@@ -124,12 +124,17 @@ impl Team {
 
     /// The roster as it is now. [`TeamError::Gone`] if the team is.
     pub fn roster(&self) -> Result<Roster, TeamError> {
-        self.found(read(&self.roster_path(), Roster::parse)?)
+        Ok(self.read_roster(Roster::parse)?.0)
     }
 
-    fn found<T>(&self, found: Found<T>) -> Result<T, TeamError> {
+    /// What `parse` makes of the roster, and its bytes.
+    fn read_roster<T>(&self, parse: impl Fn(&[u8]) -> Result<T, String>) -> Result<(T, Vec<u8>), TeamError> {
+        self.found(read(&self.roster_path(), parse)?)
+    }
+
+    fn found<T>(&self, found: Found<T>) -> Result<(T, Vec<u8>), TeamError> {
         match found {
-            Found::Whole(whole, _) => Ok(whole),
+            Found::Whole(whole, bytes) => Ok((whole, bytes)),
             Found::Missing => Err(TeamError::Gone { team: self.folder.clone() }),
             Found::Damaged { reason, .. } => Err(StoreError::damaged(&self.roster_path(), reason).into()),
         }
@@ -142,12 +147,13 @@ impl Team {
         mut change: impl FnMut(&mut Roster) -> Result<T, TeamError>,
     ) -> Result<T, TeamError> {
         self.locks.run(|held| {
-            let mut roster = self.lock_roster(held)?;
+            self.lock_roster_file(held)?;
+            let (mut roster, bytes) = self.read_roster(Roster::parse)?;
             let before = roster.clone();
             let done = change(&mut roster)?;
             if roster != before {
                 // Some programs write it without a lock.
-                if self.roster()? != before {
+                if self.read_roster(|_| Ok(()))?.1 != bytes {
                     return Err(Stop::Lost { path: self.roster_path() });
                 }
                 self.write_roster(held, &roster)?;
@@ -157,13 +163,16 @@ impl Team {
     }
 
     pub(super) fn lock_roster(&self, held: &mut Held<'_>) -> Result<Roster, Stop> {
-        let path = self.roster_path();
-        match held.lock(&path) {
-            // The folder is gone.
-            Err(Stop::Failed(TeamError::Store(StoreError::Missing { .. }))) => {}
-            locked => locked?,
-        }
+        self.lock_roster_file(held)?;
         Ok(self.roster()?)
+    }
+
+    fn lock_roster_file(&self, held: &mut Held<'_>) -> Result<(), Stop> {
+        match held.lock(&self.roster_path()) {
+            // The folder is gone.
+            Err(Stop::Failed(TeamError::Store(StoreError::Missing { .. }))) => Ok(()),
+            locked => locked,
+        }
     }
 
     pub(super) fn write_roster(&self, held: &Held<'_>, roster: &Roster) -> Result<(), Stop> {
