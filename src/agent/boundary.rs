@@ -7,12 +7,12 @@ use super::compact::{Compacted, Trigger};
 use crate::core::entry::{Boundary, CompactMetadata, Enqueued, Line, Mode, Place, Talk};
 use crate::core::shell::{OpenShells, shell_folder};
 use crate::core::tool_state::ToolState;
-use crate::core::{clock, ids};
+use crate::core::{clock, ids, limits};
 use crate::store::history::{Consumed, History};
 
-/// Ids of messages that a boundary repeats. A sender tries again within seconds, so older ones don't
-/// come again.
-const SEEN: usize = 256;
+/// Ids of messages that a boundary repeats. A sender tries again within seconds, and mail is marked read
+/// before more of it is taken in ([`limits::HAND_OVER`]), so older ones don't come again.
+const SEEN: usize = 2 * limits::HAND_OVER;
 
 /// What the lines so far say besides the conversation. Kept up to date by each line that is written.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -32,11 +32,13 @@ pub struct Carried {
 impl Carried {
     /// What a transcript's tail says.
     pub fn of(history: &History) -> Self {
+        let seen = &history.seen_msg_ids;
+        let latest = &seen[seen.len().saturating_sub(SEEN)..];
         Self {
             consumed: history.consumed.clone(),
             mode: history.mode.clone(),
             waiting: history.enqueued.clone(),
-            seen: history.seen_msg_ids.iter().take(SEEN).cloned().collect(),
+            seen: latest.iter().cloned().collect(),
             shells: history.open_shells.clone(),
             shell_cwd: history.shell_cwd.clone(),
         }

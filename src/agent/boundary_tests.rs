@@ -54,7 +54,7 @@ fn a_reader_of_the_new_part_knows_all_that_counts() {
     assert_eq!(history.messages[0].text(), "the summary");
     assert_eq!(history.mode.as_deref(), Some("coordinator"));
     assert_eq!(history.enqueued.iter().map(|e| e.content.as_str()).collect::<Vec<_>>(), ["text of m2"]);
-    assert!(["m1", "m2", "direct"].iter().all(|id| history.seen_msg_ids.contains(*id)));
+    assert!(["m1", "m2", "direct"].iter().all(|id| history.seen_msg_ids.iter().any(|seen| seen == id)));
     assert!(history.is_consumed(a, 2) && history.is_consumed(b, 1) && !history.is_consumed("a-00000000000000cc", 1));
     // And the one after that still does.
     let again = conversation(&compacted(&Carried::of(&history)));
@@ -79,13 +79,23 @@ fn other_readers_find_their_fields_and_the_summary_is_last() {
     assert_eq!((summary.is_compact_summary, summary.is_visible_in_transcript_only), (Some(true), Some(true)));
 }
 
+fn ids(numbers: impl IntoIterator<Item = usize>) -> Vec<String> {
+    numbers.into_iter().map(|number| number.to_string()).collect()
+}
+
 #[test]
-fn the_latest_ids_are_kept() {
+fn r033_the_latest_ids_are_kept_also_by_who_has_resumed() {
     let mut carried = Carried::default();
     (0..=SEEN).for_each(|i| carried.note(&user("u", json!({"msgId": i.to_string()}))));
     let history = conversation(&compacted(&carried));
-    assert_eq!(history.seen_msg_ids.len(), SEEN);
-    assert!(!history.seen_msg_ids.contains("0") && history.seen_msg_ids.contains(&SEEN.to_string()));
+    assert_eq!(history.seen_msg_ids, ids(1..=SEEN));
+    // Also by who has resumed, and knows of more by then.
+    let mut lines = compacted(&carried);
+    lines.extend((SEEN + 1..2 * SEEN).map(|i| user("u", json!({"msgId": i.to_string()}))));
+    let resumed = conversation(&lines);
+    assert_eq!(resumed.seen_msg_ids, ids(1..2 * SEEN));
+    let again = conversation(&compacted(&Carried::of(&resumed)));
+    assert_eq!(again.seen_msg_ids, ids(SEEN..2 * SEEN));
 }
 
 #[test]

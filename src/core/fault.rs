@@ -33,6 +33,8 @@ pub enum Fault {
     MetaBeforeProcess,
     /// The process is started, it is not ready yet.
     ProcessBeforeReady,
+    /// The process runs, and has not greeted its parent yet.
+    StartBeforeHello,
     /// The agent is ready, `async_launched` is not recorded yet.
     ReadyBeforeLaunched,
     /// Mail is read and has its ids, it is not written into the transcript yet.
@@ -43,7 +45,7 @@ pub enum Fault {
 
 impl Fault {
     /// All points.
-    pub const ALL: [Fault; 16] = [
+    pub const ALL: [Fault; 17] = [
         Self::ReplyBeforeTools,
         Self::ToolsBeforeResults,
         Self::ResultsBeforeModel,
@@ -57,6 +59,7 @@ impl Fault {
         Self::NotificationBeforeModel,
         Self::MetaBeforeProcess,
         Self::ProcessBeforeReady,
+        Self::StartBeforeHello,
         Self::ReadyBeforeLaunched,
         Self::MailBeforeEntry,
         Self::EntryBeforeMark,
@@ -78,6 +81,7 @@ impl Fault {
             Self::NotificationBeforeModel => "notification_before_model",
             Self::MetaBeforeProcess => "meta_before_process",
             Self::ProcessBeforeReady => "process_before_ready",
+            Self::StartBeforeHello => "start_before_hello",
             Self::ReadyBeforeLaunched => "ready_before_launched",
             Self::MailBeforeEntry => "mail_before_entry",
             Self::EntryBeforeMark => "entry_before_mark",

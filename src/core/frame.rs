@@ -442,6 +442,9 @@ pub struct PermissionRules {
 pub struct SetPermissions {
     /// Permission mode; none = the present one.
     pub mode: Option<String>,
+    /// The mode holds only if it permits less than the present one: so says a lead that has taken an agent
+    /// over and did not see what its mode became.
+    pub narrows: bool,
     /// Rules and folders of the lead, in place of all earlier ones.
     pub rules: PermissionRules,
 }

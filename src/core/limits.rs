@@ -54,6 +54,9 @@ pub const PENDING_MESSAGES: usize = 1024;
 /// Panes that wait to be opened.
 pub const PANES_WAITING: usize = 256;
 
+/// Messages of a mailbox that are taken in before they are marked read. A transcript that is compacted
+/// in between still knows so many, also if the process dies.
+pub const HAND_OVER: usize = 128;
 /// Longest text of a mailbox message, bytes.
 pub const MAIL_TEXT_BYTES: usize = 64 << 10;
 /// A mailbox file, bytes.

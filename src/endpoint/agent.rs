@@ -221,7 +221,7 @@ impl Agent {
             state,
             published: Instant::now(),
             dirty: false,
-            seen: history.seen_msg_ids,
+            seen: history.seen_msg_ids.into_iter().collect(),
             started_ms: clock::now_ms(),
             stop: None,
             ended: None,

@@ -10,6 +10,7 @@ use super::error::EndpointError;
 use super::visitors::{Visit, receive_visitors};
 use crate::core::agent::{LiveState, Owner, Progress, RegistryEntry, RowState};
 use crate::core::clock;
+use crate::core::fault::{self, Fault};
 use crate::core::frame::{AgentConfig, Frame, Hello, PROTOCOL, Welcome, build};
 use crate::core::limits::{self, deadlines};
 use crate::core::text::with_causes;
@@ -48,6 +49,7 @@ pub struct Booted {
 
 /// Boots an agent of `role` from the link its parent gave it.
 pub async fn boot(stream: UnixStream, role: &str, id: &str) -> Result<Booted, EndpointError> {
+    fault::point(Fault::StartBeforeHello);
     let (link, mut inbox) = Connection::start(PeerStream::from_std(stream)?);
     let hello = Hello { protocol: PROTOCOL, build: build().to_owned(), role: role.to_owned(), id: id.to_owned() };
     link.send(Frame::Hello(hello)).map_err(EndpointError::Handshake)?;

@@ -61,9 +61,11 @@ impl Permissions {
 
     /// With an unknown mode nothing is changed.
     fn change(&mut self, said: &SetPermissions) -> Result<(), UnknownMode> {
+        let present = self.policy.get().mode();
         let mode = match &said.mode {
+            Some(word) if said.narrows => present.narrower(Mode::parse(word)?),
             Some(word) => Mode::parse(word)?,
-            None => self.policy.get().mode(),
+            None => present,
         };
         self.rules = said.rules.clone();
         self.set(mode, &said.rules);

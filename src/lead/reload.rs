@@ -14,7 +14,6 @@ use super::knowledge::Known;
 use super::options::SessionOptions;
 use super::roles::definitions;
 use super::session::Session;
-use super::team::team_rules;
 use crate::core::agent::Meta;
 use crate::core::frame::SetPermissions;
 use crate::core::ids::AgentId;
@@ -154,17 +153,17 @@ impl Session {
     /// Tells an agent which rules and which mode hold now.
     pub(super) fn send_permissions(&self, id: &AgentId) {
         let Some(slot) = self.supervisor.get(id) else { return };
-        let (mut rules, mode) = (
-            self.options.rules.clone(),
-            match id.as_member() {
-                Some(_) => self.member_mode(id, &slot.meta),
-                None => later_mode(self.options.mode, self.own_mode(&slot.meta)),
-            },
-        );
-        if let Some(led) = self.team.as_ref().filter(|_| id.as_member().is_some()) {
-            rules.allow.extend(team_rules(&led.team));
-        }
-        let said = SetPermissions { mode: Some(mode.as_str().to_owned()), rules };
+        let led = self.team.as_ref().filter(|_| id.as_member().is_some());
+        let narrows = led.is_some_and(|led| led.taken_over.contains(id));
+        let mode = match id.as_member() {
+            // A plan of it may have been approved: it knows, and no file does that others can write.
+            Some(_) if narrows => child_mode(self.options.mode, None, None),
+            Some(_) => self.member_mode(id, &slot.meta),
+            None => later_mode(self.options.mode, self.own_mode(&slot.meta)),
+        };
+        let mut rules = self.options.rules.clone();
+        rules.allow.extend(led.into_iter().flat_map(|led| led.allowed.iter().cloned()));
+        let said = SetPermissions { mode: Some(mode.as_str().to_owned()), narrows, rules };
         if !self.supervisor.command(id, Command::SetPermissions(Arc::new(said))) {
             tracing::warn!(%id, "the agent was not told of the new permission rules: too many requests wait");
         }

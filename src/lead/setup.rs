@@ -242,7 +242,7 @@ pub(super) fn open(mut options: SessionOptions, streams: Streams) -> Result<Open
         supervisor,
         foreground: HashMap::new(),
         watchers: HashMap::new(),
-        seen: history.seen_msg_ids.clone(),
+        seen: history.seen_msg_ids.iter().cloned().collect(),
         told: HashSet::new(),
         inner: inner_sender,
         quit: None,

@@ -43,6 +43,11 @@ impl Mode {
         }
     }
 
+    /// The one of the two that permits less.
+    pub fn narrower(self, other: Self) -> Self {
+        if other.width() < self.width() { other } else { self }
+    }
+
     /// From what permits least to what permits most.
     fn width(self) -> u8 {
         match self {
@@ -68,10 +73,7 @@ pub fn child_mode(lead: Mode, definition: Option<Mode>, call: Option<Mode>) -> M
         Mode::Plan | Mode::DontAsk | Mode::BypassPermissions => lead,
         Mode::Default | Mode::AcceptEdits => Mode::AcceptEdits,
     };
-    match call.or(definition) {
-        Some(asked) if asked.width() < inherited.width() => asked,
-        _ => inherited,
-    }
+    call.or(definition).map_or(inherited, |asked| inherited.narrower(asked))
 }
 
 #[cfg(test)]

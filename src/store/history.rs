@@ -27,8 +27,9 @@ pub struct History {
     pub last_uuid: Option<String>,
     /// Messages that were taken in but not shown to the model yet, oldest first.
     pub enqueued: Vec<Enqueued>,
-    /// Ids of all messages taken in, shown or not: one that comes again is a duplicate.
-    pub seen_msg_ids: HashSet<String>,
+    /// Ids of all messages taken in, shown or not, each once, the latest last: one that comes again is a
+    /// duplicate.
+    pub seen_msg_ids: Vec<String>,
     /// Notifications that were shown.
     pub consumed: Consumed,
     /// Background shells that were started and whose end was not shown.
@@ -137,8 +138,9 @@ struct Lines {
     said: Said,
     enqueued: Vec<Enqueued>,
     shown: HashSet<String>,
-    /// Of these some may still wait, and are enqueued again behind the boundary.
-    seen_before: Vec<String>,
+    /// Ids of messages as they came. Of those that a boundary repeats some may still wait, and are
+    /// enqueued again behind it.
+    seen: Vec<String>,
 }
 
 impl Lines {
@@ -146,15 +148,15 @@ impl Lines {
         let history = &mut self.history;
         match line {
             Line::Talk(talk) => {
+                self.seen.extend(talk.msg_id.clone());
                 self.shown.extend(talk.msg_id.clone());
                 history.note(&talk);
                 self.said.hear(*talk, words);
             }
             Line::Outcome(outcome) => history.last_run = history.last_run.max(outcome.run),
             Line::Enqueued(e) => {
-                if history.seen_msg_ids.insert(e.msg_id.clone()) {
-                    self.enqueued.push(e);
-                }
+                self.seen.push(e.msg_id.clone());
+                self.enqueued.push(e);
             }
             Line::Mode(mode) => history.mode = Some(mode.mode),
             Line::Boundary(boundary) => {
@@ -167,7 +169,7 @@ impl Lines {
                     history.shell_cwd = boundary.shell_cwd;
                 }
                 history.tool_state.restore(&boundary.file_states, &boundary.todos);
-                self.seen_before.extend(boundary.seen);
+                self.seen.extend(boundary.seen);
                 self.said.begin_at(boundary.uuid);
             }
             Line::Switched(_) | Line::Other => {}
@@ -175,10 +177,10 @@ impl Lines {
     }
 
     fn into_history(self) -> History {
-        let Self { mut history, said, enqueued, shown, seen_before } = self;
-        history.enqueued = enqueued.into_iter().filter(|e| !shown.contains(&e.msg_id)).collect();
-        history.seen_msg_ids.extend(seen_before);
-        history.seen_msg_ids.extend(shown);
+        let Self { mut history, said, enqueued, mut shown, seen } = self;
+        history.enqueued = enqueued.into_iter().filter(|e| shown.insert(e.msg_id.clone())).collect();
+        let mut known = HashSet::new();
+        history.seen_msg_ids = seen.into_iter().filter(|id| known.insert(id.clone())).collect();
         let Conversation { messages, last_uuid, tokens } = said.into_conversation();
         (history.messages, history.last_uuid, history.context_tokens) = (messages, last_uuid, tokens);
         // Something else is said next, whatever the provider was about to do.

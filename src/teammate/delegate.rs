@@ -260,7 +260,7 @@ impl Teammate {
     pub(super) fn hand_on(&self, said: &SetPermissions) {
         let Some(agents) = &self.agents else { return };
         let mode = child_mode(self.agent.mode(), None, None).as_str().to_owned();
-        let said = Arc::new(SetPermissions { mode: Some(mode), rules: said.rules.clone() });
+        let said = Arc::new(SetPermissions { mode: Some(mode), rules: said.rules.clone(), narrows: false });
         for id in agents.supervisor.live() {
             let _ = agents.supervisor.command(&id, Command::SetPermissions(Arc::clone(&said)));
         }

@@ -4,6 +4,7 @@
 use super::member::{Done, Teammate};
 use crate::agent::Input;
 use crate::core::fault::{self, Fault};
+use crate::core::limits;
 use crate::core::team::name::{LEAD, same};
 use crate::core::team::protocol::Content;
 use crate::core::team::{Mail, Protocol, shown};
@@ -25,11 +26,13 @@ impl Teammate {
         });
     }
 
+    /// Takes in what was read. The look is over when that is marked.
     pub(super) fn on_mail(&mut self, seen: Result<Seen, TeamError>) {
         let seen = match seen {
             Ok(seen) => seen,
             Err(error) => {
                 tracing::warn!("the mailbox can't be read: {}", with_causes(&error));
+                self.attention.looked();
                 return self.retry_mail();
             }
         };
@@ -48,6 +51,8 @@ impl Teammate {
             match Content::of(&mail.text) {
                 Content::Plain | Content::Unknown(_) => said.push((id, mail)),
                 Content::Protocol(message) => {
+                    // Once, also when it is read again before it is marked.
+                    self.agent.seen.insert(id.clone());
                     self.on_mailed(&mail, *message);
                     taken.push(id);
                 }
@@ -59,9 +64,12 @@ impl Teammate {
         }
         // What the lead says comes first.
         said.sort_by_key(|(_, mail)| !same(&mail.from, LEAD));
-        fault::point(Fault::MailBeforeEntry);
+        let room = limits::HAND_OVER.saturating_sub(taken.len());
+        let more = said.len() > room;
+        said.truncate(room);
         let mut inputs = Vec::new();
         for (id, mail) in said {
+            fault::point(Fault::MailBeforeEntry);
             match self.agent.take_in(&id, &mail.from, shown::mail(&mail)) {
                 Ok(input) => {
                     inputs.push(input);
@@ -77,22 +85,33 @@ impl Teammate {
         if !inputs.is_empty() {
             self.tell(inputs);
         }
-        self.mark(taken);
-    }
-
-    fn mark(&self, ids: Vec<String>) {
-        if ids.is_empty() {
-            return;
+        if taken.is_empty() {
+            return self.attention.looked();
         }
         fault::point(Fault::EntryBeforeMark);
-        let (team, me) = (self.team.clone(), self.me.name.clone());
-        tokio::task::spawn_blocking(move || {
-            let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-            // What stays unread is known by its id when it is read again.
-            if let Err(error) = team.mailbox(&me).and_then(|mailbox| mailbox.mark(&ids)) {
-                tracing::warn!("messages were not marked read: {}", with_causes(&error));
-            }
+        let (team, me, done) = (self.team.clone(), self.me.name.clone(), self.done.clone());
+        tokio::spawn(async move {
+            let marked = tokio::task::spawn_blocking(move || {
+                let ids: Vec<&str> = taken.iter().map(String::as_str).collect();
+                team.mailbox(&me)?.mark(&ids).map(drop)
+            });
+            let marked = marked.await.unwrap_or_else(|panic| {
+                tracing::error!(%panic, "marking messages read failed");
+                Ok(())
+            });
+            let _ = done.send(Done::Marked { marked, more }).await;
         });
+    }
+
+    pub(super) fn on_marked(&mut self, marked: Result<(), TeamError>, more: bool) {
+        match marked {
+            Ok(()) => self.attention.wake(more, false),
+            // What stays unread is known by its id when it is read again.
+            Err(error) => {
+                tracing::warn!("messages were not marked read: {}", with_causes(&error));
+                self.retry_mail();
+            }
+        }
     }
 
     /// A message between runtimes that came by mail, where anybody can write: it may ask and wake, and

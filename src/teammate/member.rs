@@ -50,6 +50,8 @@ impl Place {
 pub(super) enum Done {
     /// At the mailbox.
     Mail(Result<Seen, TeamError>),
+    /// What was taken in of it is marked read, or not; whether there was more.
+    Marked { marked: Result<(), TeamError>, more: bool },
     /// At the board: the card it got, if there was one.
     Card(Result<Option<Card>, TeamError>),
     /// It was asked whether it may rest.
@@ -293,9 +295,10 @@ impl Teammate {
 
     fn on_done(&mut self, done: Done) {
         match done {
-            Done::Mail(seen) => {
+            Done::Mail(seen) => self.on_mail(seen),
+            Done::Marked { marked, more } => {
                 self.attention.looked();
-                self.on_mail(seen);
+                self.on_marked(marked, more);
             }
             Done::Card(card) => {
                 self.attention.looked();

@@ -24,8 +24,8 @@ fn roles(fault: Fault) -> &'static [&'static str] {
         | Fault::MetaBeforeProcess
         | Fault::ProcessBeforeReady
         | Fault::ReadyBeforeLaunched => &["lead"],
-        // Sessions without a team have no mail.
-        Fault::MailBeforeEntry | Fault::EntryBeforeMark => &[],
+        // Sessions without a team have no mail; a spawn that is not ready is undone (`team_crash`).
+        Fault::MailBeforeEntry | Fault::EntryBeforeMark | Fault::StartBeforeHello => &[],
     }
 }
 

@@ -95,9 +95,14 @@ mod tasks;
 mod team_agents;
 #[cfg(test)]
 mod team_crash;
+#[cfg(test)]
 mod team_end;
 #[cfg(test)]
 mod team_five;
+#[cfg(test)]
+mod team_flood;
+#[cfg(test)]
+mod team_forged;
 #[cfg(test)]
 mod team_guard;
 #[cfg(test)]
@@ -105,11 +110,15 @@ mod team_ids;
 #[cfg(test)]
 mod team_jobs;
 #[cfg(test)]
+mod team_mail_crash;
+#[cfg(test)]
 mod team_members;
 #[cfg(test)]
 mod team_peers;
 #[cfg(test)]
 mod team_races;
+#[cfg(test)]
+mod team_rules;
 #[cfg(test)]
 mod team_spawn;
 #[cfg(test)]

@@ -5,7 +5,7 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
 use crate::support::{World, bash, book, call, eventually, exists, signal, turn};
-use crate::team_members::{Led, entry, freeze, lead_as, lead_with, maker, members, transcript, wait};
+use crate::team_members::{Led, entry, freeze, lead_as, lead_with, maker, members, staying, transcript, wait};
 
 fn pid(row: &Value) -> i32 {
     i32::try_from(row["pid"].as_i64().unwrap()).unwrap()
@@ -16,29 +16,56 @@ fn back() -> Value {
     json!({"when": {"latest": "Your process had ended"}, "text": "back"})
 }
 
-/// Kills ann, and checks that it is noticed and that it comes back with what it knew and got, once.
-fn kill_and_bring_back(world: &World, led: &Led<'_>, row: &Value) {
+/// Gives ann a card and a letter.
+fn give_work(world: &World) {
     world.lead(&["task", "create", "--team", "demo", "--subject", "a card"]).run().expect(0);
+    let mine = ["--owner", "ann", "--status", "in_progress"];
+    world.lead(&["task", "update", "1", "--team", "demo"]).args(&mine).run().expect(0);
     world.lead(&["team", "send", "ann", "a letter for later", "--team", "demo"]).run().expect(0);
-    signal(pid(row), Signal::SIGKILL);
-    led.wait("ann", "failed");
-    eventually("roster and board say so", || {
-        let cards = world.lead(&["task", "list", "--team", "demo", "--json"]).run().json();
-        let is_right = entry(world, "ann")["isActive"] == false && !cards.to_string().contains("in_progress");
-        if is_right { Ok(()) } else { Err(cards.to_string()) }
+}
+
+/// Checks that the lead has noticed ann's end: its card is free and says why, its mail is kept, and all
+/// who ask are told that it is gone.
+fn check_gone(world: &World) {
+    let card = eventually("roster and board say so", || {
+        let card = world.lead(&["task", "get", "1", "--team", "demo", "--json"]).run().expect(0).json();
+        if entry(world, "ann")["isActive"] == false && card["status"] == "pending" { Ok(card) } else { Err(card) }
     });
+    assert!(card.get("owner").is_none_or(Value::is_null) && card.to_string().contains("ann ended: "), "{card}");
+    world.lead(&["team", "send", "ann", "a letter for the dead", "--team", "demo"]).run().expect(0);
+    let unread = world.lead(&["inbox", "read", "ann", "--team", "demo", "--unread", "--json"]).run().expect(0).json();
+    assert!(unread.to_string().contains("a letter for the dead"), "{unread}");
+    let shown = world.lead(&["team", "show", "demo", "--json"]).run().expect(0).json();
+    let ann = shown["members"].as_array().unwrap().iter().find(|member| member["name"] == "ann").unwrap();
+    assert_eq!((&ann["state"], &ann["pid"]), (&json!("gone"), &Value::Null), "{shown}");
+    assert!(ann["unread"].as_u64() >= Some(1), "{shown}");
+    assert_eq!(shown["tasks"], json!({"pending": 1, "in_progress": 0, "completed": 0, "other": 0}));
+}
+
+/// Brings ann back, and checks that it knows what it knew and got, once.
+fn bring_back(world: &World, led: &Led<'_>, row: &Value) {
     world.lead(&["team", "add", "demo", "ann", "--resume"]).run().expect(0);
-    led.wait("ann", "idle");
-    let lines = eventually("the letter is read", || {
+    let lines = eventually("its mail is read and its card is taken", || {
         let lines = transcript(row);
-        let is_read = lines.iter().any(|l| l["type"] == "user" && l.to_string().contains("a letter for later"));
-        if is_read { Ok(lines) } else { Err(lines.len()) }
+        let shows = |part| lines.iter().any(|l| l["type"] == "user" && l.to_string().contains(part));
+        let is_there = ["a letter for later", "a letter for the dead", "task-card id="];
+        if is_there.into_iter().all(shows) { Ok(lines) } else { Err(lines) }
     });
-    for (part, expected) in [("You are ann; work", 1), ("a letter for later", 1), ("Your process had ended", 1)] {
+    let once = ["You are ann; work", "a letter for later", "a letter for the dead", "Your process had ended"];
+    for part in once {
         let count = lines.iter().filter(|l| l["type"] == "user" && l.to_string().contains(part)).count();
-        assert_eq!(count, expected, "{part}: {lines:#?}");
+        assert_eq!(count, 1, "{part}: {lines:#?}");
     }
     led.wait("ann", "idle");
+}
+
+/// Kills ann, and checks that it is noticed and that it comes back with what it knew and got, once.
+fn kill_and_bring_back(world: &World, led: &Led<'_>, row: &Value) {
+    give_work(world);
+    signal(pid(row), Signal::SIGKILL);
+    led.wait("ann", "failed");
+    check_gone(world);
+    bring_back(world, led, row);
 }
 
 #[test]
@@ -103,6 +130,7 @@ fn a_member_killed_while_it_stops_was_stopped_and_comes_back() {
     let book = book(&world, &[maker(&["ann"]), members(&[back(), first], true)]);
     let led = lead_with(&world, &book, &[], "go");
     world.wait_file("here");
+    give_work(&world);
     let stop = world.lead(&["stop", "ann", "--timeout", "60s", "--json"]).start();
     let row = eventually("it stops", || {
         let rows = world.ps(&["--all"]);
@@ -114,13 +142,8 @@ fn a_member_killed_while_it_stops_was_stopped_and_comes_back() {
     }
     let stopped = stop.wait();
     assert_eq!(stopped.expect(0).json()[0]["status"], "killed", "a stop, not a crash");
-    eventually("the roster says so", || match entry(&world, "ann") {
-        ann if ann["isActive"] == false => Ok(()),
-        ann => Err(ann),
-    });
-    world.lead(&["team", "add", "demo", "ann", "--resume"]).run().expect(0);
-    led.wait("ann", "idle");
-    assert_eq!(transcript(&row).iter().filter(|l| l.to_string().contains("Your process had ended")).count(), 1);
+    check_gone(&world);
+    bring_back(&world, &led, &row);
     led.end().expect(0);
     world.assert_nothing_left();
 }
@@ -138,25 +161,60 @@ fn a_member_killed_while_it_rests_comes_back() {
 }
 
 #[test]
-fn a_member_killed_before_its_hello_leaves_nothing_behind() {
-    let world = World::new().with_limits("ready=300ms").killed_anywhere();
-    let book = book(&world, &[maker(&[]), members(&[], true)]);
+fn a_member_killed_while_it_waits_for_its_plan_to_be_approved_comes_back_and_may_still_only_read() {
+    let world = World::new();
+    let planner = call(
+        "Agent",
+        json!({"description": "a member works", "prompt": "You are ann; work", "name": "ann",
+        "mode": "plan"}),
+    );
+    let mut lead = maker(&[]);
+    lead["turns"][1]["tools"] = json!([planner]);
+    let plan = json!({"when": {"latest": "You are ann"}, "tools": [call("ExitPlanMode", json!({"plan": "write it"}))]});
+    let write = call("Write", json!({"file_path": world.cwd().join("made"), "content": "x"}));
+    let writes = json!({"when": {"latest": "Your process had ended"}, "tools": [write]});
+    let book = book(&world, &[lead, members(&[writes, plan], true)]);
+    let led = lead_as(&world, &book, &["--permission-prompt-tool", "desk"], "go");
+    let row = led.wait("ann", "waiting");
+    kill_and_bring_back(&world, &led, &row);
+    let lines = transcript(&row);
+    let refused = lines
+        .iter()
+        .map(Value::to_string)
+        .find(|line| line.contains("tool_result") && line.contains("mode plan: nothing may be changed"));
+    assert!(refused.is_some(), "{lines:#?}");
+    assert!(!world.cwd().join("made").exists());
+    led.end().expect(0);
+    world.assert_nothing_left();
+}
+
+#[test]
+fn a_member_killed_before_its_hello_was_not_added_and_one_that_was_there_can_come_back_later() {
+    let world = World::new();
+    let book = book(&world, &[maker(&["ann"]), members(&[back()], true)]);
     let led = lead_with(&world, &book, &[], "go");
+    let row = led.wait("ann", "idle");
+    let session = led.session.clone();
+    freeze(&world, &row);
+    give_work(&world);
+    led.kill();
+    signal(pid(&row), Signal::SIGKILL);
+    // From here on each member is killed as soon as it is started.
+    let args = ["--resume", &session, "--permission-mode", "bypassPermissions"];
+    let armed = staying(&world, &book, &args).env("LEAD_FAULT", "teammate/start_before_hello");
+    let mut led = Led::start(&world, armed, &session);
+    led.say("go on");
     led.wait_made();
-    let adding = world.lead(&["team", "add", "demo", "ann", "You are ann; work"]).start();
-    let found = eventually("its process", || {
-        let all = world.processes();
-        all.iter().find(|p| p.command.contains("lead-teammate")).map(|p| p.pid).ok_or(all)
-    });
-    let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(found), Signal::SIGKILL);
-    let done = adding.wait();
-    // It may have been ready by then: it ended like any other member in that case.
-    if done.code == Some(0) {
-        wait(&world, "ann", "failed");
-    } else {
-        done.expect(1);
-        assert_eq!(entry(&world, "ann"), Value::Null);
-    }
+    check_gone(&world);
+    let added = world.lead(&["team", "add", "demo", "bob", "You are bob; work"]).run();
+    added.expect(1).says(&["the member was not started"]);
+    assert_eq!(entry(&world, "bob"), Value::Null);
+    let resumed = world.lead(&["team", "add", "demo", "ann", "--resume"]).run();
+    resumed.expect(1).says(&["the member was not started"]);
+    led.kill();
+    let led = lead_with(&world, &book, &["--resume", &session], "go on");
+    led.wait_made();
+    bring_back(&world, &led, &row);
     led.end().expect(0);
     world.assert_nothing_left();
 }

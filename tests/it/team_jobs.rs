@@ -11,10 +11,10 @@ use lead::core::ids::random_uuid;
 use lead::core::limits::Durability;
 use lead::core::paths::ConfigDir;
 use lead::core::team::board::{Actor, Patch};
-use lead::core::team::claim::{Life, Wanted};
+use lead::core::team::claim::Wanted;
 use lead::core::team::{Letter, Refusal, Status};
 use lead::store::team::board::Owners;
-use lead::store::team::{NewTeam, Team, TeamError, Watch, create};
+use lead::store::team::{Holder, NewTeam, Team, TeamError, Watch, create};
 use serde::{Deserialize, Serialize};
 
 use crate::support::{Lead, Running, World};
@@ -25,12 +25,13 @@ const JOB: &str = "LEAD_TEST_JOB";
 /// What a copy does.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Job {
-    /// Sends so many messages; the id of each that was sent goes into `log`.
-    Send { to: String, from: String, count: usize, log: PathBuf },
+    /// Sends so many messages of up to so many bytes; the id of each that was sent goes into `log`.
+    Send { to: String, from: String, count: usize, longest: usize, log: PathBuf },
     /// Reads its mail into a transcript (an id per line), until there is the file `until` and no
     /// mail.
     Read { who: String, transcript: PathBuf, until: PathBuf },
-    /// Claims and completes cards until all are completed; each step goes into `log`.
+    /// Claims and completes cards as a script that holds its place, until all are completed; each step
+    /// goes into `log`, with its pid.
     Work { who: String, log: PathBuf },
     /// Sends one message, where writing fails: with the file size limited to so many bytes.
     SendLimited { to: String, bytes: u64 },
@@ -69,7 +70,7 @@ fn a_copy_does_its_job() {
     let config = ConfigDir::new(std::env::var("CLAUDE_CONFIG_DIR").unwrap());
     let team = Team::open(&config, "t", Durability::Process).unwrap().with_patience(Duration::from_millis(patience));
     match job {
-        Job::Send { to, from, count, log } => send(&team, &to, &from, count, &log),
+        Job::Send { to, from, count, longest, log } => send(&team, &to, &from, count, longest, &log),
         Job::Read { who, transcript, until } => read(&team, &who, &transcript, &until),
         Job::Work { who, log } => work(&team, &who, &log),
         Job::SendOne { to } => show(team.send(&letter(&to, "me", "x")).map(drop)),
@@ -116,10 +117,10 @@ fn appending(path: &Path) -> File {
     OpenOptions::new().create(true).append(true).open(path).unwrap()
 }
 
-fn send(team: &Team, to: &str, from: &str, count: usize, log: &Path) {
+fn send(team: &Team, to: &str, from: &str, count: usize, longest: usize, log: &Path) {
     let mut log = appending(log);
     for number in 0..count {
-        let letter = letter(to, from, &"x".repeat(number * 997 % 9000));
+        let letter = letter(to, from, &"x".repeat(number * 997 % longest));
         let _ = team.send(&letter).unwrap();
         note(&mut log, &letter.msg_id);
     }
@@ -152,20 +153,32 @@ fn read(team: &Team, who: &str, transcript: &Path, until: &Path) {
 }
 
 fn work(team: &Team, who: &str, log: &Path) {
+    let was = team.holder(who).unwrap();
+    let _hold = team.hold(who).unwrap();
     let board = team.board();
+    if was == Holder::Dead {
+        board.release(who, "it was killed").unwrap();
+    }
     let mut watch = Watch::open(&[board.path()]).unwrap();
-    let mut log = appending(log);
-    let owners = Owners { life: &|_| Life::Alive, note: &|_| String::new() };
+    let (mut log, me) = (appending(log), std::process::id());
+    let life = |owner: &str| team.life(owner, &|_| true);
+    let owners = Owners { life: &life, note: &|owner| format!("{owner} was killed") };
     loop {
         match board.claim(Wanted::Next, who, owners) {
             Ok(claimed) => {
                 let id = claimed.card.id.unwrap();
-                note(&mut log, &format!("claim {id} {who}"));
-                note(&mut log, &format!("done {id} {who}"));
+                note(&mut log, &format!("claim {id} {me}"));
+                for blocker in &claimed.card.blocked_by {
+                    let status = board.get(*blocker).unwrap().status;
+                    assert_eq!(status, Status::Completed, "#{id} was begun before #{blocker} was done");
+                }
+                // It takes a moment, in which somebody may be killed.
+                watch.wait(Some(Instant::now() + Duration::from_millis(20))).unwrap();
                 let patch = Patch { status: Some(Status::Completed), ..Patch::default() };
                 board.update(id, &patch, Actor::Member(who), None).unwrap();
+                note(&mut log, &format!("done {id} {me}"));
             }
-            Err(TeamError::Refused(Refusal::NothingToClaim { blocked: 0, .. })) => return,
+            Err(TeamError::Refused(Refusal::NothingToClaim { blocked: 0, in_progress: 0, .. })) => return,
             Err(TeamError::Refused(Refusal::NothingToClaim { .. })) => {
                 watch.wait(Some(Instant::now() + Duration::from_secs(1))).unwrap();
             }

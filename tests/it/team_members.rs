@@ -5,7 +5,7 @@ use lead::store::lock::{OpenMode, try_exclusive};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 
-use crate::support::{Book, Done, Piped, World, agent, book, call, eventually, exists, lines_of, signal, turn};
+use crate::support::{Book, Done, Lead, Piped, World, agent, book, call, eventually, exists, lines_of, signal, turn};
 
 /// A session that leads, until its input ends.
 pub struct Led<'w> {
@@ -54,22 +54,37 @@ pub fn lead_with<'w>(world: &'w World, book: &Book, args: &[&str], text: &str) -
 
 /// The same, as `args` say.
 pub fn lead_as<'w>(world: &'w World, book: &Book, args: &[&str], text: &str) -> Led<'w> {
-    use std::io::Write as _;
-    let fixed = ["-p", "--input-format", "stream-json", "--output-format", "stream-json"];
-    let run = world.lead(&fixed).args(&["--model", &book.model()]);
-    let mut lead = run.args(args).piped();
-    let said = json!({"type": "user", "message": {"role": "user", "content": text}});
-    writeln!(lead.stdin.as_mut().unwrap(), "{said}").unwrap();
+    let lead = staying(world, book, args).piped();
     let pid = lead.running.pid();
-    let session = eventually("the lead is registered", || {
+    let mut led = Led { world, lead, session: String::new() };
+    led.say(text);
+    led.session = eventually("the lead is registered", || {
         let rows = world.ps(&[]);
         let own = rows.iter().find(|row| row["pid"] == pid).and_then(|row| row["session"].as_str().map(str::to_owned));
         own.ok_or(rows)
     });
-    Led { world, lead, session }
+    led
 }
 
-impl Led<'_> {
+/// A session that stays until its input ends, not started yet.
+pub fn staying<'w>(world: &'w World, book: &Book, args: &[&str]) -> Lead<'w> {
+    let fixed = ["-p", "--input-format", "stream-json", "--output-format", "stream-json"];
+    world.lead(&fixed).args(&["--model", &book.model()]).args(args)
+}
+
+impl<'w> Led<'w> {
+    /// Starts a session whose id is known, and that may die before it is registered.
+    pub fn start(world: &'w World, lead: Lead<'w>, session: &str) -> Self {
+        Self { world, lead: lead.piped(), session: session.to_owned() }
+    }
+
+    /// Says something to its model.
+    pub fn say(&mut self, text: &str) {
+        use std::io::Write as _;
+        let said = json!({"type": "user", "message": {"role": "user", "content": text}});
+        writeln!(self.lead.stdin.as_mut().unwrap(), "{said}").unwrap();
+    }
+
     /// Ends its input and with it the session, which ends its team.
     pub fn end(mut self) -> Done {
         drop(self.lead.stdin.take());

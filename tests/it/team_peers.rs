@@ -18,7 +18,7 @@ fn modules() -> PathBuf {
 }
 
 /// Whether there are node and the package; says so if not.
-fn has_proper_lockfile() -> bool {
+pub fn has_proper_lockfile() -> bool {
     let node = Command::new("node").arg("--version").output().is_ok_and(|output| output.status.success());
     if node && modules().join("proper-lockfile").is_dir() {
         return true;
@@ -29,7 +29,8 @@ fn has_proper_lockfile() -> bool {
     false
 }
 
-fn script(world: &World, mailbox: &Path, count: usize, how: &str, log: &Path) -> Running {
+/// A script that sends so many messages; the id of each that was sent goes into `log`.
+pub fn script(world: &World, mailbox: &Path, count: usize, how: &str, log: &Path) -> Running {
     let node = which::which("node").unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/mail_writer.js");
     let count = count.to_string();
@@ -58,7 +59,8 @@ fn r022_scripts_and_agents_that_write_to_one_mailbox_lose_nothing() {
             .map(|(n, log)| match n {
                 0..4 => script(&world, &path, count, how, log),
                 _ => {
-                    let job = Job::Send { to: "inbox".into(), from: "s".into(), count, log: log.clone() };
+                    let job =
+                        Job::Send { to: "inbox".into(), from: "s".into(), count, longest: 9000, log: log.clone() };
                     start(&world, &job, PATIENT)
                 }
             })

@@ -1,14 +1,14 @@
 //! Many processes at the files of one team: nothing is lost, nothing comes twice, nobody sees half
 //! of anything, whoever is killed and whenever.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lead::core::team::board::NewCard;
-use lead::core::team::{CardId, Status};
+use lead::core::team::{CardId, Member, Status};
 use lead::store::team::Team;
 use nix::errno::Errno;
 use serde_json::Value;
@@ -36,7 +36,7 @@ pub fn assert_each_once(sent: &[String], transcript: &[String]) {
 }
 
 /// Ends those who look on, also when the test fails.
-struct Over<'a>(&'a AtomicBool);
+pub struct Over<'a>(pub &'a AtomicBool);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {
@@ -45,7 +45,7 @@ impl Drop for Over<'_> {
 }
 
 /// Reads a mailbox as any program might, all the time, until it is over; how often it was there.
-fn look_on(path: &Path, is_over: &AtomicBool) -> usize {
+pub fn look_on(path: &Path, is_over: &AtomicBool) -> usize {
     let mut seen = 0;
     while !is_over.load(Ordering::Relaxed) {
         if let Ok(bytes) = fs::read(path) {
@@ -81,7 +81,7 @@ fn r022_of_many_who_send_to_one_while_it_reads_nothing_is_lost_or_comes_twice() 
         let looking = s.spawn(|| look_on(&path, &is_over));
         let senders: Vec<Running> = logs
             .iter()
-            .map(|log| Job::Send { to: "inbox".into(), from: "s".into(), count, log: log.clone() })
+            .map(|log| Job::Send { to: "inbox".into(), from: "s".into(), count, longest: 9000, log: log.clone() })
             .map(|job| start(&world, &job, PATIENT))
             .collect();
         for sender in senders {
@@ -111,7 +111,7 @@ fn r033_processes_killed_at_any_moment_lose_nothing_and_their_locks_are_taken_ov
     let (transcript, until) = (world.root().join("transcript"), world.root().join("until"));
     let read = Job::Read { who: "inbox".into(), transcript: transcript.clone(), until: until.clone() };
     let log = world.root().join("sent");
-    let send = Job::Send { to: "inbox".into(), from: "s".into(), count: 100_000, log: log.clone() };
+    let send = Job::Send { to: "inbox".into(), from: "s".into(), count: 100_000, longest: 9000, log: log.clone() };
     let mut running: Vec<Running> = (0..4).map(|_| start(&world, &send, patience)).collect();
     running.push(start(&world, &read, patience));
     let (hasty, mut sent_next) = (team.clone().with_patience(patience), Vec::new());
@@ -154,48 +154,64 @@ fn r033_processes_killed_at_any_moment_lose_nothing_and_their_locks_are_taken_ov
 }
 
 #[test]
-fn r041_of_many_who_claim_each_card_goes_to_one_and_after_those_it_waits_for() {
+fn r041_of_many_who_claim_each_card_is_done_once_in_its_order_though_they_are_killed() {
     let world = World::heavy();
     let team = team(&world, &[]);
     let board = team.board();
-    let (processes, cards) = (times(12, 50), times(60, 200));
+    let (processes, cards, kills) = (times(10, 50), times(40, 200), times(20, 100));
+    let name = |n: usize| format!("w{n}");
+    for n in 0..processes {
+        let backend_type = Some("external".to_owned());
+        team.add_member(&Member { name: name(n), backend_type, ..Member::default() }).unwrap();
+    }
     // Each card waits for two of those before it.
-    let mut waits_for: BTreeMap<String, Vec<CardId>> = BTreeMap::new();
     let mut ids: Vec<CardId> = Vec::new();
     for number in 0..cards {
-        let blocked_by: Vec<CardId> =
-            if number < 10 { Vec::new() } else { vec![ids[number - 10], ids[number * 7 / 10 - 1]] };
-        let new = NewCard { subject: format!("card {number}"), blocked_by: blocked_by.clone(), ..NewCard::default() };
-        let id = board.create(&new).unwrap().id.unwrap();
-        waits_for.insert(id.to_string(), blocked_by);
-        ids.push(id);
+        let blocked_by = if number < 10 { Vec::new() } else { vec![ids[number - 10], ids[number * 7 / 10 - 1]] };
+        let new = NewCard { subject: format!("card {number}"), blocked_by, ..NewCard::default() };
+        ids.push(board.create(&new).unwrap().id.unwrap());
     }
     let log = world.root().join("log");
-    let workers: Vec<Running> = (0..processes)
-        .map(|n| Job::Work { who: format!("w{n}"), log: log.clone() })
-        .map(|job| start(&world, &job, PATIENT))
-        .collect();
-    for worker in workers {
+    let begin = |n: usize| start(&world, &Job::Work { who: name(n), log: log.clone() }, PATIENT);
+    let mut workers: Vec<(usize, Running)> = (0..processes).map(|n| (n, begin(n))).collect();
+    let mut killed: BTreeSet<String> = BTreeSet::new();
+    for _ in 0..kills {
+        let random = uuid::Uuid::new_v4();
+        let Some(victim) = usize::from(random.as_bytes()[1]).checked_rem(workers.len()) else { break };
+        let (n, worker) = workers.swap_remove(victim);
+        match worker.wait_for(Duration::from_millis(u64::from(random.as_bytes()[0]) / 2)) {
+            Ok(done) => {
+                done.expect(0);
+            }
+            Err(worker) => {
+                killed.insert(worker.pid().to_string());
+                worker.kill().expect_killed();
+                workers.push((n, begin(n)));
+            }
+        }
+    }
+    assert!(!killed.is_empty());
+    for (_, worker) in workers {
         worker.wait().expect(0);
     }
-    let mut done: Vec<&str> = Vec::new();
-    let mut claimed: Vec<&str> = Vec::new();
-    let log = lines(&log);
-    for line in &log {
-        let [what, id, _] = line.split(' ').collect::<Vec<_>>()[..] else { panic!("{line}") };
-        if what == "done" {
-            done.push(id);
-            continue;
-        }
-        claimed.push(id);
-        for blocker in &waits_for[id] {
-            assert!(done.contains(&blocker.to_string().as_str()), "#{id} was begun before #{blocker} was done");
+    // By card: who had it, one after the other, and who completed it.
+    let (mut claims, mut done) = (BTreeMap::<String, Vec<String>>::new(), BTreeMap::<String, String>::new());
+    for line in lines(&log) {
+        let [what, card, pid] = line.split(' ').map(str::to_owned).collect::<Vec<_>>().try_into().unwrap();
+        if what == "claim" {
+            assert!(!done.contains_key(&card), "#{card} was begun again by {pid} when it was done");
+            claims.entry(card).or_default().push(pid);
+        } else {
+            assert_eq!(claims[&card].last(), Some(&pid), "#{card} was another's by then");
+            assert_eq!(done.insert(card, pid), None, "done twice");
         }
     }
-    claimed.sort_unstable();
-    claimed.dedup();
-    assert_eq!((claimed.len(), log.len()), (cards, 2 * cards), "each once");
-    assert!(ids.iter().all(|id| board.get(*id).unwrap().status == Status::Completed));
+    for (card, mut had) in claims {
+        let last = had.pop().unwrap();
+        assert!(had.iter().all(|pid| killed.contains(pid)), "#{card} was taken from {had:?}, of whom one lived");
+        assert!(done.get(&card) == Some(&last) || killed.contains(&last), "#{card} was not done by {last}");
+    }
+    assert!(ids.iter().all(|id| board.get(*id).unwrap().status == Status::Completed), "none is lost");
     assert_eq!(litter(&team), [""; 0]);
 }
 

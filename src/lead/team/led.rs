@@ -11,6 +11,7 @@ use super::super::route::Plan;
 use super::super::session::{Inner, Session};
 use super::delete::Removal;
 use crate::core::clock;
+use crate::core::frame::ScopedRule;
 use crate::core::ids::AgentId;
 use crate::core::question::Verdict;
 use crate::core::team::Member;
@@ -38,6 +39,11 @@ pub(in super::super) struct Led {
     pub plans: HashMap<String, (AgentId, oneshot::Sender<Verdict>)>,
     /// Modes that members work in since their plans were approved.
     pub modes: HashMap<AgentId, Mode>,
+    /// Living members that were taken over: what modes they work in is known to them alone.
+    pub taken_over: HashSet<AgentId>,
+    /// Folders in which all members may use a tool. From the roster as it was when the person had the team
+    /// adopted: members can write there later.
+    pub allowed: Vec<ScopedRule>,
     /// Calls of the person's that wait for members to end.
     pub asked: HashMap<AgentId, Vec<Ask>>,
     /// Calls that bring members back whose end was not told yet.
@@ -73,6 +79,8 @@ pub(in super::super) enum News {
     Started { tool_use_id: String, note: Option<String> },
     /// The mailbox was read.
     Mail(Result<Seen, TeamError>),
+    /// What was taken in of it is marked read, as far as that was possible; whether there was more.
+    Marked { more: bool },
     /// Whether any member has something to do.
     Rest { all_done: bool },
     /// The time that members had to end is over.
@@ -90,6 +98,8 @@ impl Led {
             returning: HashSet::new(),
             plans: HashMap::new(),
             modes: HashMap::new(),
+            taken_over: HashSet::new(),
+            allowed: Vec::new(),
             asked: HashMap::new(),
             dying: HashMap::new(),
             unable: HashSet::new(),
@@ -199,6 +209,7 @@ impl Session {
                 }
             }
             News::Mail(seen) => self.on_team_mail(seen),
+            News::Marked { more } => self.on_team_marked(more),
             News::Rest { all_done } => self.on_team_rest(all_done),
             News::GraceOver { of } => self.on_grace_over(of),
             News::Removed(removed) => self.on_removed(removed),

@@ -1,6 +1,8 @@
 //! The lead's mailbox (spec 3.3, 2.1): what members say is written into the transcript, then marked
 //! read, then shown with the next turn. It comes before the notice that its sender rests (R025).
 
+use std::time::{Duration, Instant};
+
 use super::super::queue::Priority;
 use super::super::session::Session;
 use super::delete::Removal;
@@ -9,13 +11,18 @@ use crate::agent::{Event as AgentEvent, Input};
 use crate::core::clock;
 use crate::core::entry::{Enqueued, Line, ORIGIN_PEER, Origin};
 use crate::core::fault::{self, Fault};
+use crate::core::limits;
 use crate::core::team::name::LEAD;
 use crate::core::team::protocol::Content;
 use crate::core::team::{Mail, Protocol, shown};
 use crate::core::text::{escape, with_causes};
+use crate::proc::deadline;
 use crate::store::StoreError;
 use crate::store::team::TeamError;
 use crate::store::team::mailbox::Seen;
+
+/// How long after messages could not be marked read the others are looked at.
+const RETRY: Duration = Duration::from_secs(1);
 
 impl Session {
     /// Reads the mailbox if something may have come, and looks whether all is done if it may be.
@@ -39,12 +46,10 @@ impl Session {
     }
 
     pub(super) fn on_team_mail(&mut self, seen: Result<Seen, TeamError>) {
-        let Some(led) = &mut self.team else { return };
-        led.reads = false;
         let seen = match seen {
             Ok(seen) => seen,
             // It is being removed, by this session or by somebody's force: there is nothing to take in.
-            Err(TeamError::Gone { .. }) => return,
+            Err(TeamError::Gone { .. }) => return self.on_team_marked(false),
             Err(error) => {
                 tracing::warn!("the mailbox of the lead can't be read: {}", with_causes(&error));
                 Seen::default()
@@ -58,19 +63,27 @@ impl Session {
                 rescue.kept
             ));
         }
-        fault::point(Fault::MailBeforeEntry);
-        let mut taken = Vec::new();
+        let (mut taken, mut more) = (Vec::new(), false);
         for mail in seen.mail {
             let Some(id) = mail.msg_id.clone() else { continue };
+            if taken.len() >= limits::HAND_OVER {
+                more = true;
+                break;
+            }
             if !self.seen.contains(&id) {
                 match Content::of(&mail.text) {
                     Content::Plain | Content::Unknown(_) => {
+                        fault::point(Fault::MailBeforeEntry);
                         if let Err(error) = self.take_in_mail(&id, &mail) {
                             tracing::warn!("a message stays in the mailbox, since it can't be written down: {error}");
                             break;
                         }
                     }
-                    Content::Protocol(message) => self.on_mailed(&mail, *message),
+                    Content::Protocol(message) => {
+                        // Once, also when it is read again before it is marked.
+                        self.seen.insert(id.clone());
+                        self.on_mailed(&mail, *message);
+                    }
                     Content::Broken { kind, reason } => {
                         tracing::warn!("a {kind} from {:?} can't be used: {reason}", mail.from);
                     }
@@ -78,7 +91,15 @@ impl Session {
             }
             taken.push(id);
         }
-        self.mark_read(taken);
+        self.mark_read(taken, more);
+    }
+
+    /// What was taken in is marked read, and is looked for `more` if there is.
+    pub(super) fn on_team_marked(&mut self, more: bool) {
+        if let Some(led) = &mut self.team {
+            led.reads = false;
+            led.has_mail |= more;
+        }
         self.attend_team();
     }
 
@@ -98,16 +119,29 @@ impl Session {
         Ok(())
     }
 
-    fn mark_read(&self, ids: Vec<String>) {
-        let Some(led) = self.team.as_ref().filter(|_| !ids.is_empty()) else { return };
+    fn mark_read(&mut self, ids: Vec<String>, more: bool) {
+        let Some(led) = self.team.as_ref().filter(|_| !ids.is_empty()) else { return self.on_team_marked(more) };
         fault::point(Fault::EntryBeforeMark);
-        let team = led.team.clone();
-        tokio::task::spawn_blocking(move || {
-            let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
-            // What stays unread is known by its id when it is read again.
-            if let Err(error) = team.mailbox(LEAD).and_then(|mailbox| mailbox.mark(&ids)) {
-                tracing::warn!("messages were not marked read: {}", with_causes(&error));
+        let (team, inner) = (led.team.clone(), self.inner.clone());
+        tokio::spawn(async move {
+            let marked = tokio::task::spawn_blocking(move || {
+                let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+                team.mailbox(LEAD)?.mark(&ids)
+            });
+            let why = match marked.await {
+                Ok(Ok(_)) => None,
+                // What stays unread is known by its id when it is read again.
+                Ok(Err(error)) => Some(with_causes(&error)),
+                Err(panic) => Some(panic.to_string()),
+            };
+            if let Some(why) = why {
+                tracing::warn!("messages were not marked read: {why}");
+                if more {
+                    // The next look would fare no better at once.
+                    deadline(Some(Instant::now() + RETRY)).await;
+                }
             }
+            report(&inner, News::Marked { more }).await;
         });
     }
 

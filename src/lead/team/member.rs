@@ -19,7 +19,7 @@ use crate::core::agent::{Meta, Outcome, RowState, RunStatus};
 use crate::core::clock;
 use crate::core::entry::{ORIGIN_NOTIFICATION, Origin};
 use crate::core::env;
-use crate::core::frame::{AgentConfig, Membership, Prompt, ScopedRule};
+use crate::core::frame::{AgentConfig, Membership, Prompt};
 use crate::core::ids::{AgentId, SessionId};
 use crate::core::paths::{AgentFiles, ConfigDir};
 use crate::core::team::Member;
@@ -241,7 +241,7 @@ impl Session {
         // The type's own prompt is added to that of a member, not put in its place.
         let mut config = self.config_with(id, meta, files, run, |body| teammate_prompt(&identity, body))?;
         config.permission_mode = self.member_mode(id, meta).as_str().to_owned();
-        config.permissions.allow.extend(team_rules(&led.team));
+        config.permissions.allow.extend(led.allowed.iter().cloned());
         config.max_turns = None;
         config.place.session_id = session.as_str().to_owned();
         config.place.cwd = config.cwd.to_string_lossy().into_owned();
@@ -308,6 +308,7 @@ impl Session {
         if let Some(led) = &mut self.team {
             led.plans.retain(|_, (member, _)| member != id);
             led.modes.remove(id);
+            led.taken_over.remove(id);
             led.stirred = true;
             let (team, asked) = (led.team.clone(), led.asked.remove(id).unwrap_or_default());
             by_person = !asked.is_empty();
@@ -383,20 +384,6 @@ pub(in super::super) fn ended_notice(id: &AgentId, outcome: &Outcome, has_left: 
         }),
         ..Input::default()
     }
-}
-
-/// Folders in which all members may use a tool, as rules.
-pub(in super::super) fn team_rules(team: &Team) -> Vec<ScopedRule> {
-    let Ok(roster) = team.roster() else { return Vec::new() };
-    let root = team.path();
-    let paths = roster.head().team_allowed_paths.iter();
-    paths
-        .map(|path| ScopedRule {
-            rule: format!("{}(/{}/**)", path.tool_name, path.path.trim_end_matches('/')),
-            root: root.clone(),
-            source: team.roster_path().to_string_lossy().into_owned(),
-        })
-        .collect()
 }
 
 pub(super) async fn answer_start(

@@ -14,6 +14,6 @@ mod seat;
 mod send;
 
 pub(super) use led::{Led, News};
-pub(super) use member::{ended_notice as member_ended, team_rules};
+pub(super) use member::ended_notice as member_ended;
 pub use person::{AddInput, TeamRequest};
 pub(super) use seat::Seat;

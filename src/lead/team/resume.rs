@@ -1,18 +1,21 @@
 //! A resumed session takes up the team it led (spec 4.4), and a living one a team that has no lead.
 
+use std::fmt::Write as _;
+
 use super::super::ask::Ask;
 use super::super::person::Declined;
 use super::super::session::Session;
 use super::led::{News, report};
 use crate::core::agent::{Meta, Outcome};
 use crate::core::clock;
+use crate::core::frame::ScopedRule;
 use crate::core::ids::{AgentId, SessionId};
 use crate::core::paths::AgentFiles;
 use crate::core::team::Member;
 use crate::core::team::name::LEAD;
+use crate::core::team::roster::AllowedPath;
 use crate::core::text::with_causes;
 use crate::endpoint::{TeamWatch, alive_test};
-use crate::permission::Mode;
 use crate::store::history::History;
 use crate::store::lock::is_held;
 use crate::store::session::{find_session, read_meta, unlink};
@@ -67,17 +70,16 @@ impl Session {
                 self.forget_if_never_started(&team, &member);
                 continue;
             };
-            if let (Some(mode), Some(led)) = (member.mode.as_deref().and_then(|m| Mode::parse(m).ok()), &mut self.team)
-            {
-                led.modes.insert(id.clone(), mode);
-            }
             match self.bring_back_agent(&id, &files, &meta, history.consumed.up_to(id.as_str())) {
                 Ok(outcomes) => {
                     self.told.extend(outcomes.iter().map(|o| (id.clone(), o.run)));
                     let fresh = outcomes.into_iter().filter(|o| !history.is_consumed(id.as_str(), o.run));
                     untold.extend(fresh.map(|o| (o, meta.clone(), files.clone())));
-                    if !is_held(files.transcript()).unwrap_or(true) {
-                        let gone = team.mark_gone(&member.name, "its process was gone");
+                    if is_held(files.transcript()).unwrap_or(true) {
+                        self.team.iter_mut().for_each(|led| led.taken_over.extend([id.clone()]));
+                    } else {
+                        let note = format!("{} ended: its process is gone", member.name);
+                        let gone = team.mark_gone(&member.name, &note);
                         if let Err(error) = gone {
                             tracing::warn!(%id, "roster or board do not say that it is gone: {}", with_causes(&error));
                         }
@@ -148,15 +150,24 @@ impl Session {
     pub(super) fn on_adopted(&mut self, ask: Ask, team: Result<(Team, LeadLock, TeamWatch), TeamError>) {
         match team {
             Ok((team, lock, watch)) if self.team.is_none() => {
-                let name = team.name();
+                let (name, allowed) = (team.name(), allowed_paths(&team));
+                let rules = team_rules(&team, &allowed);
                 self.lead_team(team, lock, watch);
+                if let Some(led) = &mut self.team {
+                    led.allowed = rules;
+                }
                 let untold = self.bring_back_members(&History::default());
                 for (outcome, ..) in untold {
                     tracing::info!("member {} had ended before ({})", outcome.agent_id, outcome.status);
                 }
                 let members = self.live_members();
                 self.say(&format!("team {name} was taken over"));
-                let text = format!("Team {name:?} is led by this session now; {} members live.", members.len());
+                let mut text = format!("Team {name:?} is led by this session now; {} members live", members.len());
+                // Whoever wrote that into the roster: it holds because the person took the team over, who is told.
+                for path in allowed {
+                    let _ = write!(text, "; all may use {:?} in {:?} unasked", path.tool_name, path.path);
+                }
+                text.push('.');
                 ask.answer(ToolOutput::ok(text).with(json!({
                     "success": true,
                     "team_name": name,
@@ -170,4 +181,22 @@ impl Session {
             }
         }
     }
+}
+
+/// Folders in which all members may use a tool, as the roster says.
+fn allowed_paths(team: &Team) -> Vec<AllowedPath> {
+    team.roster().map(|roster| roster.head().team_allowed_paths.clone()).unwrap_or_default()
+}
+
+/// The same, as rules.
+fn team_rules(team: &Team, allowed: &[AllowedPath]) -> Vec<ScopedRule> {
+    let root = team.path();
+    allowed
+        .iter()
+        .map(|path| ScopedRule {
+            rule: format!("{}(/{}/**)", path.tool_name, path.path.trim_end_matches('/')),
+            root: root.clone(),
+            source: team.roster_path().to_string_lossy().into_owned(),
+        })
+        .collect()
 }

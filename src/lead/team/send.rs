@@ -114,6 +114,7 @@ impl Session {
         let Some((_, reply)) = led.plans.remove(request_id) else { return Err("it is answered already".to_owned()) };
         let verdict = if approve {
             led.modes.insert(id.clone(), mode);
+            led.taken_over.remove(id);
             let (team, name, word) = (led.team.clone(), id.as_member().map(|(name, _)| name.to_owned()), mode.as_str());
             tokio::task::spawn_blocking(move || {
                 let written = team.change_roster(|roster| {
