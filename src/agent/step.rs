@@ -338,6 +338,8 @@ impl Conversation {
             .collect();
         self.phase = Phase::Tools(slots);
         effects.extend(self.run_ready());
+        // A reply that was on its way when the turn was cancelled: none of its calls is run.
+        effects.extend(self.boundary());
         effects
     }
 

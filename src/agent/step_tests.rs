@@ -154,6 +154,18 @@ fn cancelling_a_model_call_ends_the_turn_even_when_messages_wait() {
 }
 
 #[test]
+fn a_reply_that_calls_tools_and_crosses_a_cancellation_ends_the_turn() {
+    let mut c = Conversation::new(vec![], None);
+    c.step(input("hi"), &ByName);
+    assert_eq!(kinds(&c.step(Event::Cancel, &ByName)), ["cancel"]);
+    let effects = c.step(reply("", &[("1", "Read"), ("2", "Bash")]), &ByName);
+    assert_eq!(kinds(&effects), ["reply", "user", "end"]);
+    assert_eq!(effects[2], Effect::EndTurn(TurnEnd::Cancelled));
+    assert!(c.is_idle());
+    assert_eq!(c.messages().last().map_or(0, |m| m.content.len()), 2, "each call has a result");
+}
+
+#[test]
 fn the_turn_limit_counts_replies_and_lets_the_last_one_answer() {
     let mut c = Conversation::new(vec![], Some(2));
     c.step(input("hi"), &ByName);

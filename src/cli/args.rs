@@ -162,7 +162,7 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "FILE|JSON", help_heading = "Run")]
     pub settings: Option<String>,
 
-    /// Go on with the session of this id
+    /// Go on with the session of this id; without a prompt, with what waits for it, if anything does
     #[arg(short, long, value_name = "ID", conflicts_with = "continue_latest", help_heading = "Session")]
     pub resume: Option<String>,
     /// Go on with the latest session of this folder

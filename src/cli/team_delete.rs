@@ -9,18 +9,17 @@ use serde::Serialize;
 use super::caller::refuse_agents;
 use super::error::{CliError, Exit, with_causes};
 use super::output::{self, Output};
+use super::stop::async_runtime;
 use super::team_end::kill_here;
 use super::team_lead::{ask_lead, lead_of_team};
 use super::teams::Teams;
-use crate::core::ids::AgentId;
 use crate::core::limits::deadlines;
 use crate::core::team::Roster;
 use crate::core::team::roster::Backend;
 use crate::core::text;
 use crate::endpoint::MemberState;
-use crate::lead::{Declined, TeamRequest};
+use crate::lead::{Declined, TeamRequest, close_panes};
 use crate::store::runtime::Registered;
-use crate::store::session::unlink;
 use crate::store::team::{Holder, Team, delete};
 
 /// How long a member's end is waited for that is ended by force.
@@ -95,13 +94,17 @@ pub(super) fn run(args: &DeleteArgs, teams: &Teams<'_>, out: &mut Output) -> Res
     }
     let working = if args.wait.is_some() { Vec::new() } else { found };
     let left = if is_gone { Vec::new() } else { self::working(&team, teams).unwrap_or_default() };
-    let (scripts, members) = (scripts(&team), members(&team));
+    let scripts = scripts(&team);
     if !is_gone {
-        delete(&team)?;
-        // Nobody is found by a name that may be somebody else's soon.
-        for id in members {
-            unlink(&teams.folders.config, &id)?;
+        let runtime = async_runtime()?;
+        let closed = runtime.block_on(close_panes(&team, &std::env::vars().collect::<Vec<_>>()));
+        runtime.shutdown_background();
+        // By force the files go all the same; a pane without a member is somebody's to close.
+        match closed.map_err(|error| CliError::Refused(format!("the team was not deleted: {}", with_causes(&error)))) {
+            Err(error) if args.force => tell(&error),
+            closed => closed?,
         }
+        delete(&team)?;
     }
     for script in scripts {
         // What a dead one left; a living one takes its own away when it ends.
@@ -176,11 +179,6 @@ fn working(team: &Team, teams: &Teams<'_>) -> Result<Vec<String>, CliError> {
         }
     }
     Ok(found)
-}
-
-fn members(team: &Team) -> Vec<AgentId> {
-    let of = |roster: Roster| roster.names().into_iter().filter_map(|n| AgentId::member(n, team.folder())).collect();
-    team.roster().map(of).unwrap_or_default()
 }
 
 fn scripts(team: &Team) -> Vec<String> {

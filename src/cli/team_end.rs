@@ -90,9 +90,8 @@ pub(super) fn shutdown(args: &ShutdownArgs, teams: &Teams<'_>, out: &mut Output)
     let (team, member) = args.member.find(teams)?;
     refuse_if_gone(&team, &member, teams)?;
     let lead = match member.backend() {
-        // Nobody leads a script or what another program runs but by mail.
+        // Scripts need not answer.
         Backend::External => None,
-        _ if member.session_id.is_none() => None,
         _ => lead_of_team(&team, teams)?,
     };
     let Some(lead) = lead else { return by_mail(args, &team, &member, out) };

@@ -119,7 +119,7 @@ fn enter(team: &Team, name: &str, was: Holder, teams: &Teams<'_>) -> Result<Entr
         subscriptions: Some(Vec::new()),
         ..Member::default()
     };
-    let got = team.add_member(&member)?;
+    let got = team.add_member(&member)?.name;
     if got == name {
         return Ok(Entry::New);
     }

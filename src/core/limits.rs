@@ -159,6 +159,8 @@ deadlines! {
     stop_kill = 2000;
     /// From the owner link's end to treating a living process as broken.
     link_end = 2000;
+    /// The end of another program's member after it agreed to end.
+    goodbye = 10000;
     /// A piped stdin that says nothing beside a prompt.
     stdin_silence = 3000;
     /// From the result to the process's end.

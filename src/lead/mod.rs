@@ -41,5 +41,5 @@ pub use options::{LiveLead, Questions, RunEnd, RunReport, SessionChoice, Session
 pub use person::{Declined, SpawnInput, Started};
 pub use queue::{Entry, Priority, Queue};
 pub use session::{run, run_with};
-pub use team::{AddInput, TeamRequest};
+pub use team::{AddInput, TeamRequest, close_panes};
 pub use told::{InputKind, Inputs, Listener, SessionInput, Setting, Streams, Task, Told, Who};

@@ -69,6 +69,8 @@ impl Session {
             Asker::Agent(id) => {
                 let meta = self.supervisor.get(id).map(|slot| &slot.meta);
                 let name = meta.map(|m| m.name.clone().unwrap_or_else(|| m.agent_type.clone()));
+                // One of another program.
+                let name = name.or_else(|| id.as_member().map(|(name, _)| name.to_owned()));
                 (id.as_str().to_owned(), name.unwrap_or_else(|| "agent".to_owned()))
             }
         }

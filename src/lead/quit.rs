@@ -29,7 +29,9 @@ impl Session {
             Some(quit) => Some(quit.deadline),
             // A question has a limit of its own.
             None if self.desk.waits(None) || self.handing_over => None,
-            None if self.driver.is_idle() && (self.supervisor.any_live() || self.is_kept_by_shells()) => {
+            None if self.driver.is_idle()
+                && (self.supervisor.any_live() || self.is_kept_by_shells() || self.is_kept_by_others()) =>
+            {
                 Some(self.last_event + self.options.settings.lead.background_wait)
             }
             None => None,
@@ -46,7 +48,14 @@ impl Session {
         let names = live.iter().map(AgentId::as_str).chain(shells.iter().map(|s| s.id.as_str()));
         let names = names.collect::<Vec<_>>().join(", ");
         let waited = humantime::format_duration(self.options.settings.lead.background_wait);
-        self.say(&format!("nothing was heard for {waited} (lead.backgroundWait); stopping {names}"));
+        let others = self.give_up_others();
+        if !others.is_empty() {
+            let others = others.join(", ");
+            self.say(&format!("nothing was heard for {waited} (lead.backgroundWait); waiting no longer for {others}"));
+        }
+        if !names.is_empty() {
+            self.say(&format!("nothing was heard for {waited} (lead.backgroundWait); stopping {names}"));
+        }
         for id in &live {
             self.end_or_release(id, "it said nothing for lead.backgroundWait", false);
         }

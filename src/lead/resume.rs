@@ -66,7 +66,20 @@ impl Session {
                 },
             );
         }
+        self.go_on(history);
         Ok(())
+    }
+
+    /// Has the turn go on that an earlier life of this session began and did not end, if nothing is said to
+    /// this one and nothing comes by itself: what a worker does is told when it is done.
+    fn go_on(&mut self, history: &History) {
+        let is_said = self.options.prompt.is_some() || self.inputs.is_some() || !self.queue.is_empty();
+        let any_worker = self.supervisor.live().iter().any(|id| id.as_member().is_none());
+        if history.is_in_turn && !is_said && !any_worker {
+            let text = "Your process had ended in the middle of a turn and was started again, with all you knew. A \
+call that ran then may or may not have done its work; look before you repeat it, and go on from where you were.";
+            self.queue.push(Priority::Next, Input { text: text.to_owned(), is_meta: true, ..Input::default() });
+        }
     }
 
     /// What an agent said in a run of which this session was told nothing.

@@ -178,14 +178,20 @@ pub async fn run_with(options: SessionOptions, streams: Streams) -> Result<RunRe
     }
     match session.options.prompt.take() {
         Some(text) => session.queue.push(Priority::Next, Input { text, ..Input::default() }),
-        None if session.inputs.is_none() && session.queue.is_empty() && !session.supervisor.any_live() => {
-            return Err(LeadError::Usage(
-                "there is nothing to do: no prompt was given, and nothing waits to be delivered".to_owned(),
-            ));
+        None if session.inputs.is_none()
+            && session.queue.is_empty()
+            && !session.supervisor.any_live()
+            && session.team.is_none() =>
+        {
+            return Err(nothing_to_do(""));
         }
         None => {}
     }
     session.live(sources).await
+}
+
+fn nothing_to_do(more: &str) -> LeadError {
+    LeadError::Usage(format!("there is nothing to do: no prompt was given, and nothing waits to be delivered{more}"))
 }
 
 impl Session {
@@ -247,6 +253,12 @@ impl Session {
                     let _ = std::fs::remove_file(self.files.transcript());
                 }
                 Err(LeadError::Usage(why))
+            }
+            None if self.is_needless() && self.input_kind != Some(InputKind::Messages) => {
+                let team = self.team.as_ref().map(|led| led.team.name()).unwrap_or_default();
+                Err(nothing_to_do(&format!(
+                    ", and team {team:?} rests; it is left as it is, and goes on with a prompt"
+                )))
             }
             None => Ok(self.report()),
         }
@@ -350,7 +362,9 @@ impl Session {
             None if self.detached.is_some() => at_rest,
             Some(quit) => at_rest && self.team.is_none() || Instant::now() >= quit.deadline + deadlines().stop_kill,
             None => {
-                at_rest && self.team.is_none() && self.queue.is_empty() && self.inputs.is_none() || self.cant_begin()
+                at_rest && self.team.is_none() && self.queue.is_empty() && self.inputs.is_none()
+                    || self.cant_begin()
+                    || self.is_needless()
             }
         }
     }

@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::reader::Words;
-use crate::core::entry::{self, Talk};
+use crate::core::entry::{self, ORIGIN_SPAWN, Talk};
 use crate::core::message::{Block, Known, Message, Role};
 
 /// `message.model` of lines that a program wrote in the model's place, such as API errors.
@@ -25,6 +25,8 @@ pub(super) struct Conversation {
     pub last_uuid: Option<String>,
     /// As the latest reply counted them; 0 without one.
     pub tokens: u64,
+    /// Whether the last turn did not come to its end.
+    pub is_in_turn: bool,
 }
 
 /// Lines of the conversation as they are read, first one first.
@@ -50,6 +52,8 @@ struct Spoken {
     reply: Option<Reply>,
     is_sidechain: bool,
     is_synthetic: bool,
+    /// Said beside what anybody wants: no answer is owed for it.
+    is_note: bool,
     role: Role,
     content: Vec<Block>,
     tokens: Option<u64>,
@@ -89,6 +93,7 @@ impl Said {
             reply,
             is_sidechain: talk.is_sidechain,
             is_synthetic: model.as_deref() == Some(SYNTHETIC),
+            is_note: talk.is_meta == Some(true) || talk.origin.is_some_and(|origin| origin.kind == ORIGIN_SPAWN),
             role,
             content,
             tokens: usage.map(|usage| usage.prompt_tokens() + usage.output_tokens),
@@ -114,12 +119,19 @@ impl Said {
         let mut taken = taken.into_iter();
         lines.retain(|_| taken.next() == Some(true));
         let tokens = lines.iter().rev().find_map(|line| line.tokens).unwrap_or_default();
+        let is_in_turn = is_in_turn(&lines);
         let mut messages = alternate(pair(group(lines)));
         if let Some(first) = messages.first_mut().filter(|_| is_cut) {
             first.content.push(Block::text(CUT));
         }
-        Conversation { messages, last_uuid: main.or(side), tokens }
+        Conversation { messages, last_uuid: main.or(side), tokens, is_in_turn }
     }
+}
+
+/// Whether an answer is owed: the last thing that asks for one is not a reply that called no tool.
+fn is_in_turn(branch: &[Spoken]) -> bool {
+    let last = branch.iter().rfind(|line| !line.is_note && !line.is_synthetic);
+    last.is_some_and(|line| line.role == Role::User || line.content.iter().any(|block| use_id(block).is_some()))
 }
 
 /// The id of a tool use.

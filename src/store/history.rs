@@ -46,6 +46,8 @@ pub struct History {
     pub context_tokens: u64,
     /// Files of instructions that were shown with results of tools.
     pub shown_instructions: BTreeSet<PathBuf>,
+    /// Whether the last turn did not come to its end.
+    pub is_in_turn: bool,
 }
 
 impl History {
@@ -181,8 +183,9 @@ impl Lines {
         history.enqueued = enqueued.into_iter().filter(|e| shown.insert(e.msg_id.clone())).collect();
         let mut known = HashSet::new();
         history.seen_msg_ids = seen.into_iter().filter(|id| known.insert(id.clone())).collect();
-        let Conversation { messages, last_uuid, tokens } = said.into_conversation();
+        let Conversation { messages, last_uuid, tokens, is_in_turn } = said.into_conversation();
         (history.messages, history.last_uuid, history.context_tokens) = (messages, last_uuid, tokens);
+        history.is_in_turn = is_in_turn;
         // Something else is said next, whatever the provider was about to do.
         server_tool::drop_unpaired(&mut history.messages);
         history

@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::core::entry::{Boundary, Mode, parse_line};
+use crate::core::entry::{Boundary, Mode, ORIGIN_SPAWN, Origin, parse_line};
 use crate::core::message::{Block, Known, Role};
 use crate::store::conversation::{SYNTHETIC, result_id, says_something, use_id};
 
@@ -301,6 +301,24 @@ fn taken_in_messages_wait_until_a_user_line_shows_them() {
         assert!(history.seen_msg_ids.iter().any(|seen| seen == id), "{id}");
     }
     assert_eq!(history.mode.as_deref(), Some("normal"));
+}
+
+#[test]
+fn a_turn_that_did_not_come_to_its_end_is_told_from_one_that_did() {
+    let said = user(None, "1", json!("go"));
+    let called = reply(Some("1"), "2", "m1", tool("t1"));
+    let answered = user(Some("2"), "3", result("t1"));
+    let over = reply(Some("3"), "4", "m2", text("over"));
+    let meta = with(user(Some("4"), "5", json!("ann rests")), |talk| talk.is_meta = Some(true));
+    let spawned = with(user(Some("5"), "6", json!("the user started x")), |talk| {
+        talk.origin = Some(Origin { kind: ORIGIN_SPAWN.to_owned(), task_id: None, run: None });
+    });
+    let failed = line(json!({"parentUuid": "6", "type": "assistant", "uuid": "7", "message":
+        {"id": "m3", "role": "assistant", "model": SYNTHETIC, "content": [text("API error")]}}));
+    let more = user(Some("7"), "8", json!("and now"));
+    let lines = [said, called, answered, over, meta, spawned, failed, more];
+    let in_turn: Vec<bool> = (0..=lines.len()).map(|n| conversation(&lines[..n]).is_in_turn).collect();
+    assert_eq!(in_turn, [false, true, true, true, false, false, false, false, true]);
 }
 
 #[test]

@@ -43,7 +43,7 @@ impl Teammate {
         let (mut said, mut taken) = (Vec::new(), Vec::new());
         for mail in seen.mail {
             let Some(id) = mail.msg_id.clone() else { continue };
-            // Taken in before, and not marked because of a crash.
+            // Taken in before, and not marked yet.
             if self.agent.seen.contains(&id) {
                 taken.push(id);
                 continue;

@@ -318,6 +318,7 @@ impl Teammate {
     /// that runs.
     pub(super) fn tell(&mut self, inputs: Vec<Input>) {
         self.attention.told();
+        self.rest.told();
         self.agent.step(AgentEvent::Inputs(inputs));
         self.note_work();
     }

@@ -10,7 +10,6 @@ use super::member::{Done, Teammate};
 use crate::agent::{Input, TurnEnd};
 use crate::core::agent::{Owner, RowState};
 use crate::core::clock;
-use crate::core::frame::Frame;
 use crate::core::hook::{Occasion, Who};
 use crate::core::team::Refusal;
 use crate::core::team::claim::Wanted;
@@ -25,6 +24,10 @@ use crate::store::team::board::Owners;
 /// Characters of its last words in the notice.
 const LAST_WORDS: usize = 4000;
 
+/// How often in a row hooks can keep a member from resting while nothing else is said to it. One that
+/// objects for ever would have it work, and cost, without end.
+const OBJECTIONS: u32 = 5;
+
 /// What a member will say of itself when it rests.
 #[derive(Debug, Default)]
 pub(super) struct Rest {
@@ -32,9 +35,16 @@ pub(super) struct Rest {
     error: Option<String>,
     summary: Option<String>,
     completed: Option<String>,
+    /// How often hooks have kept it from resting since anything else was said to it.
+    objections: u32,
 }
 
 impl Rest {
+    /// Something was said to it.
+    pub(super) fn told(&mut self) {
+        self.objections = 0;
+    }
+
     /// A turn is over.
     pub(super) fn turn_ended(&mut self, end: &TurnEnd) {
         (self.reason, self.error) = match end {
@@ -119,14 +129,22 @@ impl Teammate {
         });
     }
 
-    /// It may rest, unless there is an objection, which is what it works on next, or something came up
-    /// meanwhile.
+    /// It may rest, unless there is an objection, which is what it works on next (up to a limit), or
+    /// something came up meanwhile.
     pub(super) fn on_rest(&mut self, objection: Option<String>) {
         if !self.agent.driver.is_idle() {
             return;
         }
         if let Some(text) = objection {
-            return self.tell(vec![Input { text, is_meta: true, ..Input::default() }]);
+            let objections = self.rest.objections + 1;
+            if objections <= OBJECTIONS {
+                self.tell(vec![Input { text, is_meta: true, ..Input::default() }]);
+                self.rest.objections = objections;
+                return;
+            }
+            let words = text::one_line(&text, 500);
+            self.rest.error =
+                Some(format!("It rests although a TeammateIdle hook objects, {objections} times in a row: {words}"));
         }
         let may_take = self.agent.state.owner != Owner::Lost;
         if !self.attention.settle(may_take) {
@@ -135,10 +153,8 @@ impl Teammate {
         let notice = self.rest.take(&self.me.name, self.agent.driver.last_text());
         self.agent.set_state(RowState::Idle);
         self.write_active(false);
-        if self.agent.state.owner == Owner::Lead {
-            let message = Box::new(Protocol::IdleNotification(notice));
-            let _ = self.agent.owner.link.send(Frame::Protocol { message });
-        }
+        // Should its lead be gone, the next one is to know.
+        self.tell_lead(Protocol::IdleNotification(notice));
     }
 
     /// Says in the roster, for other readers, whether it is in a turn.

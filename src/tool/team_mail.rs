@@ -102,7 +102,7 @@ impl MailDesk {
         if count == 0 {
             return Ok(ToolOutput::error("nobody else is in the team"));
         }
-        let outcome = format!("delivered to inbox of {} of {count} members", delivered.len());
+        let outcome = format!("delivered to {} of {count} members", delivered.len());
         let mut text = outcome.clone();
         for (name, why) in &failed {
             text.push_str(&format!("\nnot to {}: {why}", one_line(name, 80)));

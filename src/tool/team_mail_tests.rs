@@ -64,7 +64,7 @@ async fn r029_a_name_nobody_has_lists_the_valid_ones_and_makes_no_file_and_mail_
 async fn mail_to_all_says_what_became_of_each() {
     let place = Place::with(&["alice", "bob", "eve", "ghost"]);
     let all = send_mail(&desk(&place, "team-lead"), mail("*", "hello")).await;
-    let text = "delivered to inbox of 4 of 4 members\nnobody reads it now, but it is kept, for: ghost";
+    let text = "delivered to 4 of 4 members\nnobody reads it now, but it is kept, for: ghost";
     assert_eq!((all.text.as_str(), all.is_error), (text, false));
     let result = all.structured.unwrap();
     assert_eq!((&result["success"], &result["routing"]["target"]), (&json!(true), &json!("@t")));
@@ -73,7 +73,7 @@ async fn mail_to_all_says_what_became_of_each() {
     std::fs::remove_file(place.team.inboxes().join("eve.json")).unwrap();
     std::fs::create_dir(place.team.inboxes().join("eve.json")).unwrap();
     let most = send_mail(&desk(&place, "alice"), mail("*", "again")).await;
-    assert!(!most.is_error && most.text.starts_with("delivered to inbox of 2 of 3 members\nnot to eve: "), "{most:?}");
+    assert!(!most.is_error && most.text.starts_with("delivered to 2 of 3 members\nnot to eve: "), "{most:?}");
     let result = most.structured.unwrap();
     assert_eq!((&result["success"], &result["failed"][0]["name"]), (&json!(false), &json!("eve")));
     let count = |name: &str| place.team.mailbox(name).unwrap().look().unwrap().mail.len();

@@ -58,6 +58,8 @@ mod readme;
 #[cfg(test)]
 mod resume;
 #[cfg(test)]
+mod resume_turn;
+#[cfg(test)]
 mod rules_run;
 #[cfg(test)]
 mod rules_sockets;
@@ -102,9 +104,13 @@ mod team_five;
 #[cfg(test)]
 mod team_flood;
 #[cfg(test)]
+mod team_foreign;
+#[cfg(test)]
 mod team_forged;
 #[cfg(test)]
 mod team_guard;
+#[cfg(test)]
+mod team_idle;
 #[cfg(test)]
 mod team_ids;
 #[cfg(test)]
@@ -114,6 +120,14 @@ mod team_mail_crash;
 #[cfg(test)]
 mod team_members;
 #[cfg(test)]
+mod team_names;
+#[cfg(test)]
+mod team_panes;
+#[cfg(test)]
+mod team_panes_lost;
+#[cfg(test)]
+mod team_panes_many;
+#[cfg(test)]
 mod team_peers;
 #[cfg(test)]
 mod team_races;
@@ -121,6 +135,8 @@ mod team_races;
 mod team_rules;
 #[cfg(test)]
 mod team_spawn;
+#[cfg(test)]
+mod team_switches;
 #[cfg(test)]
 mod team_talk;
 #[cfg(test)]

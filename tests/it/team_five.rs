@@ -88,7 +88,6 @@ fn five(world: &World) -> Book {
                 add("eve", json!({})),
             ],
         ),
-        turn("they work", &[]),
         when(plan, &[judge(false)]),
         when(plan, &[judge(true)]),
         when("is approved", &[bash("sh wait.sh")]),
@@ -97,13 +96,21 @@ fn five(world: &World) -> Book {
         when("teammate-terminated teammate_id=\"eve\"", &[call("TeamDelete", json!({}))]),
         when("members are active", &[call("TeamDelete", json!({"wait_ms": 30000}))]),
         json!({"when": {"latest": "is removed"}, "text": "over"}),
+        // Whoever writes to all before all are there, or when one has left, writes to those who are.
+        turn("", &[say("bob", json!("all are here"))]),
         each(turn("so it goes on", &[])),
     ]);
-    let claimant = |name: &str, peer: Value| member(name, &[turn("", &[peer])]);
+    // What each of these waits for may come together with a card, which goes first.
+    let mut bob = member("bob", &[]);
+    bob["turns"].as_array_mut().unwrap().extend([
+        json!({"when": {"any": "all are here"}, "tools": [say("*", json!("hello all"))]}),
+        json!({"when": {"any": "delivered to inbox of 5 of 5"}, "tools": [
+            call("Write", json!({"file_path": "said", "content": "to all"}))]}),
+    ]);
     let rules = [
         lead,
-        claimant("ann", say("bob", json!("hello bob; $(touch x) `y` \"z\""))),
-        claimant("bob", say("*", json!("hello all"))),
+        member("ann", &[turn("", &[say("bob", json!("hello bob; $(touch x) `y` \"z\""))])]),
+        bob,
         member(
             "cal",
             &[
@@ -122,7 +129,8 @@ fn five(world: &World) -> Book {
         ),
         member("eve", &[turn("I am eve", &[]), when(YES, &[answer(false)])]),
     ];
-    let wait = "until [ -e cards ] && [ -e built ] && [ -e granted ]; do sleep 0.02; done; echo all is there";
+    let wait =
+        "until [ -e cards ] && [ -e said ] && [ -e built ] && [ -e granted ]; do sleep 0.02; done; echo all is there";
     world.file("wait.sh", wait);
     book(world, &rules)
 }

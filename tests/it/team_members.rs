@@ -54,7 +54,13 @@ pub fn lead_with<'w>(world: &'w World, book: &Book, args: &[&str], text: &str) -
 
 /// The same, as `args` say.
 pub fn lead_as<'w>(world: &'w World, book: &Book, args: &[&str], text: &str) -> Led<'w> {
-    let lead = staying(world, book, args).piped();
+    lead_in(world, book, &[], args, text)
+}
+
+/// The same, with more variables, such as those of a pane.
+pub fn lead_in<'w>(world: &'w World, book: &Book, vars: &[(String, String)], args: &[&str], text: &str) -> Led<'w> {
+    let run = staying(world, book, args);
+    let lead = vars.iter().fold(run, |run, (name, value)| run.env(name, value)).piped();
     let pid = lead.running.pid();
     let mut led = Led { world, lead, session: String::new() };
     led.say(text);

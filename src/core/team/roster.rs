@@ -242,15 +242,16 @@ impl Roster {
     }
 
     /// Adds a member at the end, the lead at the beginning, with what follows from its name: its agent
-    /// id and, if it has none, its colour. The name must be free ([`Self::free_name`]).
-    pub fn add(&mut self, mut member: Member) {
+    /// id and, if it has none, its colour; returns it. The name must be free ([`Self::free_name`]).
+    pub fn add(&mut self, mut member: Member) -> Member {
         if member.color.is_none() && !member.is_lead() {
             let taken = self.members().filter(|m| !m.is_lead()).filter_map(|m| m.color.as_deref());
             member.color = Some(name::next_colour(taken).to_owned());
         }
         member.agent_id = Some(agent_id(&member.name, &self.head.name));
         let at = if member.is_lead() { 0 } else { self.slots.len() };
-        self.slots.insert(at, Slot::Member(Box::new(Kept::new(member))));
+        self.slots.insert(at, Slot::Member(Box::new(Kept::new(member.clone()))));
+        member
     }
 
     /// A name for a new member: the one wanted, or one with a number. `has_inbox` says whether

@@ -2,13 +2,16 @@
 //! ladder. Its files are removed when nobody works in it any more, and not before.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
+use tokio::task::JoinSet;
 
 use super::super::ask::{Ask, Asker};
 use super::super::session::Session;
 use super::led::{News, report};
+use super::others::Other;
 use crate::core::clock;
 use crate::core::ids::AgentId;
 use crate::core::team::Protocol;
@@ -16,8 +19,7 @@ use crate::core::team::name::LEAD;
 use crate::core::team::payload::ShutdownRequest;
 use crate::core::text::with_causes;
 use crate::proc::deadline;
-use crate::store::session::unlink;
-use crate::store::team::{Team, TeamError, delete};
+use crate::store::team::delete;
 use crate::supervisor::Command;
 use crate::tool::ToolOutput;
 use crate::tool::team::TeamDeleteInput;
@@ -31,8 +33,12 @@ pub(in super::super) struct Removal {
     ask: Option<Ask>,
     /// Members that said no, and why.
     refused: BTreeMap<String, String>,
+    /// Those who are no processes of this session are not waited for (any more).
+    is_overdue: bool,
     /// Its files are being removed.
     is_removing: bool,
+    /// Tells when one of those is gone.
+    _vigil: JoinSet<()>,
 }
 
 impl Removal {
@@ -64,7 +70,9 @@ impl Session {
             Ok(input) => input,
             Err(refusal) => return ask.answer(ToolOutput::error(refusal)),
         };
-        let active = self.live_members();
+        // By force, which is the person's alone, what is not of this session is not in the way.
+        let is_forced = ask.asker == Asker::Person && input.wait.is_none();
+        let active = self.in_the_way(is_forced);
         let Some(led) = &mut self.team else {
             let output = ToolOutput::ok("This session leads no team, so there is nothing to remove.");
             return ask.answer(output.with(json!({"success": true, "message": "no team"})));
@@ -77,14 +85,16 @@ impl Session {
         }
         match input.wait {
             None if !active.is_empty() => {
-                let names = names_of(&active);
                 ask.answer(ToolOutput::error(format!(
                     "members are active: {}. Ask them to end with a shutdown_request, or call TeamDelete with wait_ms, \
 which asks and waits; nothing was removed",
-                    names.join(", ")
+                    active.join(", ")
                 )));
             }
-            wait => self.begin_removal(Some(ask), wait.unwrap_or_default(), "the lead removes the team"),
+            wait => {
+                let grace = wait.unwrap_or_default();
+                self.begin_removal(Some(ask), grace, is_forced, "the lead removes the team");
+            }
         }
     }
 
@@ -92,12 +102,33 @@ which asks and waits; nothing was removed",
     pub(super) fn close_team(&mut self, reason: &str) {
         if self.team.as_ref().is_some_and(|led| led.removal.is_none()) {
             let grace = self.options.settings.lead.shutdown_grace;
-            self.begin_removal(None, grace, reason);
+            self.begin_removal(None, grace, false, reason);
         }
     }
 
-    fn begin_removal(&mut self, ask: Option<Ask>, grace: Duration, reason: &str) {
+    /// Names of the members that still work.
+    fn in_the_way(&self, is_overdue: bool) -> Vec<String> {
+        let live = self.live_members();
+        let mut names: Vec<String> =
+            live.iter().filter_map(|id| id.as_member()).map(|(name, _)| name.to_owned()).collect();
+        if !is_overdue {
+            names.extend(self.working_others().into_iter().map(|other| other.name));
+        }
+        names
+    }
+
+    fn begin_removal(&mut self, ask: Option<Ask>, grace: Duration, is_overdue: bool, reason: &str) {
         let since = Instant::now();
+        let others = if is_overdue { Vec::new() } else { self.working_others() };
+        for Other { name, .. } in &others {
+            let told = name.clone();
+            self.ask_other_to_end(name, Some(reason.to_owned()), move |asked| {
+                if let Err(why) = asked {
+                    tracing::warn!("{told} was not asked to end: {why}");
+                }
+            });
+        }
+        let vigil = self.await_gone(&others, grace);
         for id in self.live_members() {
             let Some((name, _)) = id.as_member() else { continue };
             let request = shutdown_request(name, Some(reason.to_owned()));
@@ -106,7 +137,8 @@ which asks and waits; nothing was removed",
             }
         }
         let Some(led) = &mut self.team else { return };
-        led.removal = Some(Removal { since, ask, refused: BTreeMap::new(), is_removing: false });
+        led.removal =
+            Some(Removal { since, ask, refused: BTreeMap::new(), is_overdue, is_removing: false, _vigil: vigil });
         let inner = self.inner.clone();
         tokio::spawn(async move {
             deadline(Some(since + grace)).await;
@@ -116,8 +148,7 @@ which asks and waits; nothing was removed",
     }
 
     /// A member does not end.
-    pub(super) fn on_refusal(&mut self, id: &AgentId, reason: &str) {
-        let Some((name, _)) = id.as_member() else { return };
+    pub(super) fn on_refusal(&mut self, name: &str, reason: &str) {
         let Some(led) = &mut self.team else { return };
         match &mut led.removal {
             Some(removal) => {
@@ -125,7 +156,8 @@ which asks and waits; nothing was removed",
                 self.give_up_if_refused();
             }
             None => {
-                let asked = led.asked.remove(id).unwrap_or_default();
+                let id = AgentId::member(name, led.team.folder());
+                let asked = id.and_then(|id| led.asked.remove(&id)).unwrap_or_default();
                 if asked.is_empty() {
                     return self.tell_refusal(name, reason);
                 }
@@ -137,8 +169,8 @@ which asks and waits; nothing was removed",
 
     /// A call that asked gives up when all that are left have said no.
     fn give_up_if_refused(&mut self) {
-        let left = names_of(&self.live_members());
         let Some(removal) = self.team.as_ref().and_then(|led| led.removal.as_ref()) else { return };
+        let left = self.in_the_way(removal.is_overdue);
         let all_refused = !left.is_empty() && left.iter().all(|name| removal.refused.contains_key(name));
         if all_refused && removal.ask.is_some() {
             self.give_up();
@@ -146,15 +178,22 @@ which asks and waits; nothing was removed",
     }
 
     pub(super) fn on_grace_over(&mut self, of: Instant) {
-        let left = self.live_members();
         let Some(removal) = self.team.as_ref().and_then(|led| led.removal.as_ref()) else { return };
-        if removal.since != of || removal.is_removing || left.is_empty() {
+        if removal.since != of || removal.is_removing || self.in_the_way(removal.is_overdue).is_empty() {
             return;
         }
         if removal.ask.is_some() {
             return self.give_up();
         }
-        for id in left {
+        // What this session did not start is not its to stop (R061).
+        for Other { name, pid } in self.working_others() {
+            self.say(&format!("{name} (pid {pid}), which is not of this session, works on without the team"));
+        }
+        if let Some(removal) = self.team.as_mut().and_then(|led| led.removal.as_mut()) {
+            removal.is_overdue = true;
+        }
+        self.remove_if_empty();
+        for id in self.live_members() {
             self.say(&format!("member {id} did not end by itself and is stopped"));
             self.stop_agent(&id, "the session is over and it did not end within lead.shutdownGrace", false);
         }
@@ -162,8 +201,8 @@ which asks and waits; nothing was removed",
 
     /// Nothing is removed, and the call is told who is in the way.
     fn give_up(&mut self) {
-        let left = names_of(&self.live_members());
         let Some(removal) = self.team.as_mut().and_then(|led| led.removal.take()) else { return };
+        let left = self.in_the_way(removal.is_overdue);
         let Removal { ask: Some(ask), refused, .. } = removal else { return };
         let (mut no, mut silent) = (Vec::new(), Vec::new());
         for name in left {
@@ -182,7 +221,7 @@ which asks and waits; nothing was removed",
     }
 
     /// Somebody is gone: what waits for that goes on.
-    pub(super) fn note_gone(&mut self, _id: &AgentId) {
+    pub(super) fn note_gone(&mut self) {
         self.remove_if_empty();
         self.give_up_if_refused();
     }
@@ -199,40 +238,43 @@ which asks and waits; nothing was removed",
         }
         if let Some(led) = self.team.as_mut().filter(|led| led.removal.is_none()) {
             let since = Instant::now();
-            led.removal = Some(Removal { since, ask: None, refused: BTreeMap::new(), is_removing: false });
+            led.removal = Some(Removal {
+                since,
+                ask: None,
+                refused: BTreeMap::new(),
+                is_overdue: true,
+                is_removing: false,
+                _vigil: JoinSet::new(),
+            });
         }
         self.remove_if_empty();
     }
 
     /// Removes the files of a team that is to be removed, once nobody works in it.
     fn remove_if_empty(&mut self) {
-        if !self.live_members().is_empty() {
+        let Some(removal) = self.team.as_ref().and_then(|led| led.removal.as_ref()) else { return };
+        if removal.is_removing || !self.in_the_way(removal.is_overdue).is_empty() {
             return;
         }
         let Some(led) = &mut self.team else { return };
         let Some(removal) = led.removal.as_mut().filter(|removal| !removal.is_removing) else { return };
         removal.is_removing = true;
-        let (team, config, inner) = (led.team.clone(), self.options.config_dir.clone(), self.inner.clone());
+        let (team, inner) = (led.team.clone(), self.inner.clone());
+        let seat = Arc::clone(&self.seat);
         tokio::spawn(async move {
-            let removed = tokio::task::spawn_blocking(move || {
-                let members = ids_in(&team);
-                delete(&team)?;
-                // Nobody is found by a name that may be somebody else's soon.
-                for id in members {
-                    unlink(&config, &id)?;
-                }
-                Ok(())
-            })
-            .await;
+            if let Err(error) = seat.close_all(&team).await {
+                return report(&inner, News::Removed(Err(with_causes(&error)))).await;
+            }
+            let removed = tokio::task::spawn_blocking(move || delete(&team)).await;
             let removed = removed.unwrap_or_else(|panic| {
                 tracing::error!(%panic, "removing the team failed");
                 Ok(())
             });
-            report(&inner, News::Removed(removed)).await;
+            report(&inner, News::Removed(removed.map_err(|error| with_causes(&error)))).await;
         });
     }
 
-    pub(super) fn on_removed(&mut self, removed: Result<(), TeamError>) {
+    pub(super) fn on_removed(&mut self, removed: Result<(), String>) {
         let Some(mut led) = self.team.take() else { return };
         let name = led.team.name();
         let ask = led.removal.take().and_then(|removal| removal.ask);
@@ -248,29 +290,17 @@ which asks and waits; nothing was removed",
                     ask.answer(ToolOutput::ok(text).with(json!({"success": true, "team_name": name})));
                 }
             }
-            Err(error) => {
-                let why = with_causes(&error);
-                match ask {
-                    Some(ask) => {
-                        self.team = Some(led);
-                        ask.answer(ToolOutput::error(format!("the team was not removed: {why}")));
-                    }
-                    None => self.say(&format!("team {name} was not removed: {why}")),
+            Err(why) => match ask {
+                Some(ask) => {
+                    self.team = Some(led);
+                    ask.answer(ToolOutput::error(format!("the team was not removed: {why}")));
                 }
-            }
+                None => self.say(&format!("team {name} was not removed: {why}")),
+            },
         }
     }
 
     fn members_ended(&self) -> Vec<AgentId> {
         self.supervisor.iter().map(|(id, _)| id).filter(|id| id.as_member().is_some()).cloned().collect()
     }
-}
-
-fn ids_in(team: &Team) -> Vec<AgentId> {
-    let Ok(roster) = team.roster() else { return Vec::new() };
-    roster.names().into_iter().filter_map(|name| AgentId::member(name, team.folder())).collect()
-}
-
-fn names_of(members: &[AgentId]) -> Vec<String> {
-    members.iter().filter_map(|id| id.as_member()).map(|(name, _)| name.to_owned()).collect()
 }

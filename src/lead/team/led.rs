@@ -5,11 +5,13 @@ use std::time::Instant;
 
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
 
 use super::super::ask::{Ask, Asker};
 use super::super::route::Plan;
 use super::super::session::{Inner, Session};
 use super::delete::Removal;
+use super::others::Other;
 use crate::core::clock;
 use crate::core::frame::ScopedRule;
 use crate::core::ids::AgentId;
@@ -44,6 +46,8 @@ pub(in super::super) struct Led {
     /// Folders in which all members may use a tool. From the roster as it was when the person had the team
     /// adopted: members can write there later.
     pub allowed: Vec<ScopedRule>,
+    /// Requests to end that went out by mail and have no answer yet, by member.
+    pub by_mail: HashMap<String, String>,
     /// Calls of the person's that wait for members to end.
     pub asked: HashMap<AgentId, Vec<Ask>>,
     /// Calls that bring members back whose end was not told yet.
@@ -61,6 +65,15 @@ pub(in super::super) struct Led {
     pub looks: bool,
     /// Whether something happened since that was found out last.
     pub stirred: bool,
+    /// Members that are no processes of this session, work, and keep its run from ending.
+    pub kept_by: Vec<Other>,
+    /// Tells when one of those is gone.
+    pub vigil: JoinSet<()>,
+    /// They have worked for too long: nobody waits for them any more.
+    pub is_impatient: bool,
+    /// The session was resumed without a prompt, and the team has nothing to do either: it is left as it
+    /// is, and so is the session.
+    pub is_needless: bool,
     /// How it is being removed, if it is.
     pub removal: Option<Removal>,
 }
@@ -72,7 +85,7 @@ pub(in super::super) enum News {
     /// A team without a lead was taken over, or not.
     Adopted { ask: Ask, team: Result<(Team, LeadLock, TeamWatch), TeamError> },
     /// A new member is in the roster under this name, or not.
-    Entered { ask: Ask, plan: Box<Plan>, mode: Option<Mode>, entered: Result<(String, Option<Panes>), String> },
+    Entered { ask: Ask, plan: Box<Plan>, mode: Option<Mode>, entered: Result<(Box<Member>, Option<Panes>), String> },
     /// It is known where a member is to run that is brought back, or why it can't.
     Seated { ask: Ask, name: String, prompt: String, panes: Result<Option<Panes>, String> },
     /// A start is over, well or not; what the model is told of one that was the person's.
@@ -81,12 +94,16 @@ pub(in super::super) enum News {
     Mail(Result<Seen, TeamError>),
     /// What was taken in of it is marked read, as far as that was possible; whether there was more.
     Marked { more: bool },
-    /// Whether any member has something to do.
-    Rest { all_done: bool },
+    /// Whether any member has something to do; those who are no processes of this session and do.
+    Rest { all_done: bool, others: Vec<Other> },
+    /// A member that is no process of this session is gone, or has left the team in order.
+    OtherGone { left: Option<String> },
+    /// A member that is no process of this session agreed to end, and has not.
+    OtherStays { name: String, pid: i32 },
     /// The time that members had to end is over.
     GraceOver { of: Instant },
     /// Its files are gone, or not.
-    Removed(Result<(), TeamError>),
+    Removed(Result<(), String>),
 }
 
 impl Led {
@@ -100,6 +117,7 @@ impl Led {
             modes: HashMap::new(),
             taken_over: HashSet::new(),
             allowed: Vec::new(),
+            by_mail: HashMap::new(),
             asked: HashMap::new(),
             dying: HashMap::new(),
             unable: HashSet::new(),
@@ -108,6 +126,10 @@ impl Led {
             reads: false,
             looks: false,
             stirred: true,
+            kept_by: Vec::new(),
+            vigil: JoinSet::new(),
+            is_impatient: false,
+            is_needless: false,
             removal: None,
         }
     }
@@ -210,7 +232,9 @@ impl Session {
             }
             News::Mail(seen) => self.on_team_mail(seen),
             News::Marked { more } => self.on_team_marked(more),
-            News::Rest { all_done } => self.on_team_rest(all_done),
+            News::Rest { all_done, others } => self.on_team_rest(all_done, others),
+            News::OtherGone { left } => self.on_other_gone(left),
+            News::OtherStays { name, pid } => self.on_other_stays(&name, pid),
             News::GraceOver { of } => self.on_grace_over(of),
             News::Removed(removed) => self.on_removed(removed),
         }
@@ -244,6 +268,7 @@ impl Session {
         let Some(led) = &mut self.team else { return };
         led.has_mail |= changes.mail;
         led.stirred = true;
+        self.last_event = Instant::now();
         self.attend_team();
     }
 }

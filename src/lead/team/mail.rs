@@ -13,6 +13,7 @@ use crate::core::entry::{Enqueued, Line, ORIGIN_PEER, Origin};
 use crate::core::fault::{self, Fault};
 use crate::core::limits;
 use crate::core::team::name::LEAD;
+use crate::core::team::payload::IdleNotification;
 use crate::core::team::protocol::Content;
 use crate::core::team::{Mail, Protocol, shown};
 use crate::core::text::{escape, with_causes};
@@ -146,10 +147,12 @@ impl Session {
     }
 
     /// A message between runtimes that came by mail, where anybody can write: what it tells is passed on
-    /// as told, and nothing is granted or done because of it (spec 5.6).
+    /// as told, and nothing is granted because of it (spec 5.6).
     fn on_mailed(&mut self, mail: &Mail, message: Protocol) {
         let said = match message {
             Protocol::IdleNotification(notice) => {
+                // Whatever it says of itself.
+                let notice = IdleNotification { from: mail.from.clone(), ..notice };
                 return self.team.iter_mut().for_each(|led| led.rested.push(notice.clone()));
             }
             Protocol::TeammateTerminated(gone) => {
@@ -158,8 +161,10 @@ impl Session {
             Protocol::TaskAssignment(card) => {
                 format!("Card #{} \"{}\" is yours now, says {}", card.task_id, card.subject, card.assigned_by)
             }
-            Protocol::ShutdownRejected(no) => format!("{} does not end: {}", no.from, no.reason),
             other => {
+                if let Some(member) = self.other(&mail.from) {
+                    return self.on_other_said(mail, member, other);
+                }
                 let (kind, from) = (other.kind(), &mail.from);
                 tracing::warn!(
                     "a {kind} from {from:?} came by mail and is ignored: it counts over the owner link only"

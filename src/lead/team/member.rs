@@ -8,12 +8,13 @@ use serde_json::{Value, json};
 use super::super::ask::{Ask, Asker};
 use super::super::person::reachable;
 use super::super::queue::Priority;
+use super::super::roles::teams_enabled;
 use super::super::roles::{scratchpad_note, variable};
 use super::super::route::Plan;
 use super::super::session::{Inner, Session};
 use super::super::told::Task;
 use super::led::{News, report};
-use super::seat::enter_place;
+use super::seat::{enter_place, show_no_hidden};
 use crate::agent::{Identity as MemberIdentity, Input, teammate_prompt};
 use crate::core::agent::{Meta, Outcome, RowState, RunStatus};
 use crate::core::clock;
@@ -28,7 +29,7 @@ use crate::core::team::roster::HEADLESS;
 use crate::core::text::{escape, escape_attribute, one_line, with_causes};
 use crate::permission::{Mode, child_mode};
 use crate::store::session::unlink;
-use crate::store::team::{Team, TeamError};
+use crate::store::team::Team;
 use crate::supervisor::{Launched, Panes, ReadyReceiver, SlotState};
 use crate::tool::agents::{AgentInput, parse_input};
 use crate::tool::pool::{Restriction, Role, pool};
@@ -49,7 +50,8 @@ impl Session {
     /// Whether an `Agent` call is for a member of a team.
     pub(in super::super) fn is_for_team(&self, input: &Value) -> bool {
         let given = |key: &str| input.get(key).is_some_and(|value| !value.is_null());
-        !self.coordinator && given("name") && (given("team_name") || self.team.is_some())
+        let can_lead = teams_enabled(&self.options) && !self.coordinator;
+        can_lead && given("name") && (given("team_name") || self.team.is_some())
     }
 
     /// Begins to start a member: its name first, which may not be the one that was wanted.
@@ -93,7 +95,7 @@ impl Session {
             let entered = match seat.panes().await {
                 Err(why) => Err(why),
                 Ok(panes) => match tokio::task::spawn_blocking(move || team.add_member(&member)).await {
-                    Ok(Ok(name)) => Ok((name, panes)),
+                    Ok(Ok(entered)) => Ok((Box::new(entered), panes)),
                     Ok(Err(error)) => Err(with_causes(&error)),
                     Err(panic) => Err(panic.to_string()),
                 },
@@ -135,16 +137,18 @@ impl Session {
         ask: Ask,
         plan: Plan,
         asked_mode: Option<Mode>,
-        entered: Result<(String, Option<Panes>), String>,
+        entered: Result<(Box<Member>, Option<Panes>), String>,
     ) {
-        let (name, panes) = match entered {
+        let (member, panes) = match entered {
             Ok(entered) => entered,
             Err(why) => {
                 self.forget_start(&ask.tool_use_id);
                 return ask.answer(ToolOutput::error(format!("the member was not started: {why}")));
             }
         };
-        let Some((team, member, id)) = self.member_in_roster(&name) else {
+        let team = self.team.as_ref().map(|led| led.team.clone());
+        let id = team.as_ref().and_then(|team| AgentId::member(&member.name, team.folder()));
+        let (Some(team), Some(id)) = (team, id) else {
             self.forget_start(&ask.tool_use_id);
             return ask.answer(ToolOutput::error("the member was not started: the team is gone"));
         };
@@ -158,7 +162,7 @@ impl Session {
         let meta = Meta {
             agent_type: definition.name.clone(),
             description: plan.description.clone(),
-            name: Some(name.clone()),
+            name: Some(member.name.clone()),
             tool_use_id: Some(ask.tool_use_id.clone()),
             parent_id: Some(self.id.as_str().to_owned()),
             spawn_depth: 1,
@@ -185,8 +189,15 @@ impl Session {
             let ready = self.supervisor.spawn_member(meta.clone(), config, prompt.clone(), files.clone(), backend);
             ready.map_err(|error| error.to_string())
         });
-        let entering =
-            Entering { id, meta, team, name, session, config_dir: self.options.config_dir.clone(), is_new: true };
+        let entering = Entering {
+            id,
+            meta,
+            team,
+            name: member.name,
+            session,
+            config_dir: self.options.config_dir.clone(),
+            is_new: true,
+        };
         match started {
             Ok(ready) => {
                 self.say(&format!("member {} started ({})", entering.name, entering.meta.agent_type));
@@ -228,12 +239,12 @@ impl Session {
         has_pane: bool,
     ) -> Result<AgentConfig, String> {
         let led = self.team.as_ref().ok_or("this session leads no team")?;
-        let roster = led.team.roster().map_err(|e| with_causes(&e))?;
+        let team_name = led.team.name();
         let session = member.session_id.as_deref().and_then(SessionId::parse).ok_or("its session is not known")?;
         let color = member.color.clone().unwrap_or_default();
         let identity = MemberIdentity {
             name: &member.name,
-            team: &roster.head().name,
+            team: &team_name,
             role: &meta.agent_type,
             color: &color,
             roster: &led.team.roster_path(),
@@ -245,7 +256,7 @@ impl Session {
         config.max_turns = None;
         config.place.session_id = session.as_str().to_owned();
         config.place.cwd = config.cwd.to_string_lossy().into_owned();
-        config.place.team_name = Some(roster.head().name.clone());
+        config.place.team_name = Some(team_name);
         config.place.agent_name = Some(member.name.clone());
         config.membership = Some(Box::new(Membership {
             team: led.team.folder().to_owned(),
@@ -316,7 +327,13 @@ impl Session {
             let answer = super::person::ended_answer(&name, outcome, has_left);
             tokio::task::spawn_blocking(move || {
                 // One that has left has done so itself, but for what it could not see of its pane.
-                let tidied = if has_left { show_no_hidden(&team) } else { team.mark_gone(&name, &note) };
+                let tidied = match has_left {
+                    true => team.change_roster(|roster| {
+                        show_no_hidden(roster);
+                        Ok(())
+                    }),
+                    false => team.mark_gone(&name, &note),
+                };
                 if let Err(error) = tidied {
                     tracing::warn!("roster or board do not say that {name} is gone: {}", with_causes(&error));
                 }
@@ -334,25 +351,16 @@ impl Session {
         let is_expected =
             by_person || self.quit.is_some() || self.team.as_ref().is_none_or(|led| led.removal.is_some());
         if is_expected {
+            // It asks for no turn.
+            notice.is_meta = true;
             self.step(crate::agent::Event::Note(notice));
         } else {
             self.queue.push(Priority::Later, notice);
         }
-        self.note_gone(id);
+        self.note_gone();
         let waiting = self.team.as_mut().and_then(|led| led.dying.remove(id));
         waiting.into_iter().flatten().for_each(|ask| self.on_team_request(ask));
     }
-}
-
-/// Forgets panes of members that are none any more.
-fn show_no_hidden(team: &Team) -> Result<(), TeamError> {
-    team.change_roster(|roster| {
-        let panes: Vec<String> = roster.members().filter_map(|member| member.tmux_pane_id.clone()).collect();
-        if roster.head().hidden_pane_ids.iter().any(|hidden| !panes.contains(hidden)) {
-            roster.edit_head(|head| head.hidden_pane_ids.retain(|hidden| panes.contains(hidden)));
-        }
-        Ok(())
-    })
 }
 
 /// What the lead's model is told of a member's end; once, like the end of any agent.
@@ -405,6 +413,7 @@ pub(super) async fn answer_start(
                 member.socket = Some(address.clone());
                 enter_place(member, pane.as_ref());
             });
+            show_no_hidden(roster);
             Ok(roster.member(&name).cloned())
         })
     })

@@ -352,7 +352,9 @@ impl Session {
         let Some((_, member, id)) = self.member_in_roster(wanted) else {
             return ask.answer(refused(format!("there is no member {wanted:?} in the team")));
         };
-        if !self.supervisor.get(&id).is_some_and(Slot::is_live) {
+        let is_live = self.supervisor.get(&id).is_some_and(Slot::is_live);
+        let by_mail = self.living_other(&member.name).filter(|_| polite.is_some());
+        if !is_live && by_mail.is_none() {
             return ask.answer(refused(format!("{} is not running", member.name)));
         }
         let Some(led) = &mut self.team else { return ask.answer(refused("the team is gone")) };
@@ -365,6 +367,15 @@ impl Session {
         let sent = match polite {
             Some(reason) => {
                 let reason = reason.unwrap_or_else(|| "the user asks you to end".to_owned());
+                if let Some(other) = by_mail {
+                    asked.push(ask);
+                    let told = other.name.clone();
+                    return self.ask_other_to_end(&other.name, Some(reason), move |asked| {
+                        if let Err(why) = asked {
+                            tracing::warn!("{told} was not asked to end: {why}");
+                        }
+                    });
+                }
                 let request = Protocol::ShutdownRequest(shutdown_request(&member.name, Some(reason)));
                 self.supervisor.command(&id, Command::Protocol(Box::new(request)))
             }

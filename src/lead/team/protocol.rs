@@ -31,18 +31,27 @@ impl Session {
             }
             // Its outcome tells the same, and is never lost.
             Protocol::ShutdownApproved(_) => {}
-            Protocol::ShutdownRejected(no) => self.on_refusal(id, &no.reason),
+            Protocol::ShutdownRejected(no) => {
+                let name = id.as_member().map(|(name, _)| name.to_owned());
+                name.iter().for_each(|name| self.on_refusal(name, &no.reason));
+            }
             other => tracing::warn!(%id, "a member sent a {}, which is nothing for a lead", other.kind()),
         }
     }
 
     /// Tells the model who rests, once it has been shown what they sent before (R025). It costs no turn
-    /// (R034).
+    /// (R034), but where it is all that a resumed session has to begin with.
     pub(in super::super) fn tell_rested(&mut self) {
-        if self.driver.is_idle() && self.queue.is_empty() {
-            for notice in self.take_rested() {
-                self.step(AgentEvent::Note(notice));
-            }
+        if !self.driver.is_idle() || !self.queue.is_empty() {
+            return;
+        }
+        let rested = self.take_rested();
+        if self.has_not_begun() && !rested.is_empty() {
+            rested.into_iter().for_each(|notice| self.queue.push(Priority::Later, notice));
+            return self.next_turn();
+        }
+        for notice in rested {
+            self.step(AgentEvent::Note(notice));
         }
     }
 
@@ -59,6 +68,12 @@ impl Session {
         let Some((name, team)) = id.as_member() else { return };
         let request = format!("plan_approval-{}@{name}@{team}", clock::now_ms());
         let plan = question.input.get("plan").and_then(serde_json::Value::as_str).unwrap_or_default();
+        self.put_plan(id, request, plan, reply);
+    }
+
+    /// The same under the id that the answer is to repeat.
+    pub(super) fn put_plan(&mut self, id: &AgentId, request: String, plan: &str, reply: oneshot::Sender<Verdict>) {
+        let Some((name, _)) = id.as_member() else { return };
         let text = format!(
             "<plan-approval-request request_id=\"{}\" teammate_id=\"{}\">\n{}\n</plan-approval-request>\nThe member waits \
 for your answer and changes nothing until it has it: SendMessage to \"{name}\" with message {{\"type\": \
@@ -71,6 +86,10 @@ for your answer and changes nothing until it has it: SendMessage to \"{name}\" w
         let Some(led) = &mut self.team else { return };
         // One that is put again by a member that was taken over takes the place of the first.
         led.plans.retain(|_, (member, _)| member != id);
+        if led.plans.contains_key(&request) {
+            tracing::warn!(%id, "its plan is ignored: it has the id of another member's");
+            return;
+        }
         led.plans.insert(request, (id.clone(), reply));
         self.queue.push(Priority::Next, Input { text, is_meta: true, ..Input::default() });
     }
@@ -86,7 +105,10 @@ fn rest_notice(notice: &IdleNotification) -> Input {
     };
     let mut text = format!("<teammate-idle teammate_id=\"{}\" reason=\"{reason}\">\n", escape_attribute(&notice.from));
     let card = notice.completed_task_id.as_ref().map(|id| format!("It completed card #{id}."));
-    let error = notice.error.as_ref().map(|error| format!("Its turn failed: {error}"));
+    let error = notice.error.as_ref().map(|error| match notice.idle_reason {
+        Some(IdleReason::Failed) => format!("Its turn failed: {error}"),
+        _ => error.clone(),
+    });
     let words = notice.result.as_ref().map(|words| format!("Its last words: {words}"));
     for part in [card, error, notice.summary.clone(), words].into_iter().flatten() {
         text.push_str(&escape(&part));

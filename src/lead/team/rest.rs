@@ -7,10 +7,17 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::super::session::Session;
 use super::led::{News, report};
+use super::others::{Other, working};
 use crate::core::agent::RowState;
 use crate::core::ids::AgentId;
+use crate::core::team::Status;
+use crate::core::team::list::Row;
 use crate::core::team::protocol::Content;
+use crate::core::team::roster::Backend;
 use crate::core::text::with_causes;
+use crate::endpoint::alive_test;
+use crate::store::runtime::RuntimeDir;
+use crate::store::team::board::Owners;
 use crate::store::team::{Team, TeamError};
 use crate::supervisor::Command;
 
@@ -25,7 +32,12 @@ impl Session {
             && !self.handing_over
             && !self.shells.any_open()
             && !self.any_busy()
-            && self.last_end.is_some()
+    }
+
+    /// Whether the model has said nothing yet, and nobody is there to say anything to it: the session was
+    /// resumed without a prompt.
+    pub(super) fn has_not_begun(&self) -> bool {
+        self.driver.progress().turns == 0 && self.inputs.is_none() && self.quit.is_none()
     }
 
     /// Looks, after every event, whether the team has nothing to do any more.
@@ -38,42 +50,72 @@ impl Session {
             return;
         }
         (led.looks, led.stirred) = (true, false);
-        let (team, inner) = (led.team.clone(), self.inner.clone());
+        let (team, inner, runtime) = (led.team.clone(), self.inner.clone(), self.runtime.clone());
+        let is_impatient = led.is_impatient;
         let unable: Vec<String> = led.unable.iter().cloned().collect();
         let mut asked: Vec<_> =
             members.iter().filter_map(|id| Some((id.clone(), self.supervisor.commands_of(id)?))).collect();
         tokio::spawn(async move {
             // What was said to a member, and what it has read, it knows by the second answer.
             let before = all_rest(&mut asked).await;
-            let looked = tokio::task::spawn_blocking(move || is_all_done(&team, &members, &unable)).await;
-            let all_done = match looked {
-                Ok(Ok(all_done)) => all_done,
+            let looked = tokio::task::spawn_blocking(move || {
+                let others = if is_impatient { Vec::new() } else { busy_others(&runtime, &team)? };
+                Ok((is_all_done(&team, &members, &unable)?, others))
+            });
+            let (is_done, others) = match looked.await {
+                Ok(Ok(looked)) => looked,
                 Ok(Err(error)) => {
+                    let error: TeamError = error;
                     tracing::warn!("whether the team has something to do is not known: {}", with_causes(&error));
-                    true
+                    (true, Vec::new())
                 }
                 Err(panic) => {
                     tracing::error!(%panic, "looking at the team failed");
-                    true
+                    (true, Vec::new())
                 }
             };
-            let all_done = all_done
+            let all_done = is_done
+                && others.is_empty()
                 && match (before, all_rest(&mut asked).await) {
                     (Some(before), Some(after)) => after.iter().all(|(id, rest)| before.get(id) == Some(rest)),
                     _ => false,
                 };
-            report(&inner, News::Rest { all_done }).await;
+            report(&inner, News::Rest { all_done, others }).await;
         });
     }
 
-    pub(super) fn on_team_rest(&mut self, all_done: bool) {
-        let is_kept = self.is_kept_by_team();
+    pub(super) fn on_team_rest(&mut self, all_done: bool, others: Vec<Other>) {
+        let (is_kept, has_not_begun) = (self.is_kept_by_team(), self.has_not_begun());
+        let vigil = self.await_gone(&others, self.options.settings.lead.background_wait);
         let Some(led) = &mut self.team else { return };
         led.looks = false;
+        (led.kept_by, led.vigil) = (others, vigil);
         // What happened meanwhile is looked at again, and who is about to wake says so.
-        if all_done && is_kept && !led.stirred {
+        if !all_done || !is_kept || led.stirred {
+            return;
+        }
+        if has_not_begun {
+            led.is_needless = true;
+        } else {
             self.close_team("the session is over");
         }
+    }
+
+    /// Whether there was nothing to resume the session for.
+    pub(in super::super) fn is_needless(&self) -> bool {
+        self.team.as_ref().is_some_and(|led| led.is_needless)
+    }
+
+    /// Whether the run would be over but for members that are no processes of this session.
+    pub(in super::super) fn is_kept_by_others(&self) -> bool {
+        self.team.as_ref().is_some_and(|led| !led.kept_by.is_empty())
+    }
+
+    /// Does not wait for those any more; their names.
+    pub(in super::super) fn give_up_others(&mut self) -> Vec<String> {
+        let Some(led) = self.team.as_mut().filter(|led| !led.kept_by.is_empty()) else { return Vec::new() };
+        (led.is_impatient, led.stirred) = (true, true);
+        std::mem::take(&mut led.kept_by).into_iter().map(|other| other.name).collect()
     }
 }
 
@@ -98,6 +140,32 @@ async fn all_rest(members: &mut Vec<(AgentId, mpsc::Sender<Command>)>) -> Option
         members.push((id, member));
     }
     Some(all)
+}
+
+/// Those who are no processes of this session and work on something: on a card that is theirs or, if
+/// another program runs them, on a turn or on mail.
+fn busy_others(runtime: &RuntimeDir, team: &Team) -> Result<Vec<Other>, TeamError> {
+    let working = working(runtime, team)?;
+    if working.is_empty() {
+        return Ok(Vec::new());
+    }
+    let is_alive = alive_test(runtime, team);
+    let life = |owner: &str| team.life(owner, &|member| is_alive(member));
+    let rows = team.board().list(Owners { life: &life, note: &|owner| format!("{owner} is gone") })?.rows;
+    let mut busy = Vec::new();
+    for (member, pid) in working {
+        let is_his = |row: &Row| row.owner.as_ref() == Some(&member.name) && row.status != Status::Completed;
+        let has_card = rows.iter().any(|row| is_his(row) && row.blocked_by.is_empty());
+        let is_agent = member.backend() != Backend::External;
+        let has_mail = || {
+            let seen = team.mailbox(&member.name)?.look()?;
+            Ok::<_, TeamError>(seen.unread().any(|mail| !Content::is_protocol(&mail.text)))
+        };
+        if has_card || is_agent && (member.is_active == Some(true) || has_mail()?) {
+            busy.push(Other { name: member.name, pid });
+        }
+    }
+    Ok(busy)
 }
 
 /// Whether no member has unread mail, and no card is there that one of them could begin. What a member

@@ -4,10 +4,12 @@ use std::fmt::Write as _;
 
 use super::super::ask::Ask;
 use super::super::person::Declined;
+use super::super::roles::teams_enabled;
 use super::super::session::Session;
 use super::led::{News, report};
 use crate::core::agent::{Meta, Outcome};
 use crate::core::clock;
+use crate::core::env;
 use crate::core::frame::ScopedRule;
 use crate::core::ids::{AgentId, SessionId};
 use crate::core::paths::AgentFiles;
@@ -125,6 +127,10 @@ impl Session {
         }
         if self.coordinator {
             return ask.answer(Declined::Refused("a coordinator leads no team".to_owned()).output());
+        }
+        if !teams_enabled(&self.options) {
+            let text = format!("teams are turned off in this session: {} is set", env::TEAMS_DISABLED);
+            return ask.answer(Declined::Refused(text).output());
         }
         let (config, durability) = (self.options.config_dir.clone(), self.options.settings.lead.durability);
         let (leader, me) = (self.as_leader(), self.as_member(LEAD));

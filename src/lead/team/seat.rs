@@ -10,9 +10,10 @@ use super::super::options::TeammateMode;
 use super::super::session::Session;
 use crate::core::env::Vars;
 use crate::core::ids::AgentId;
-use crate::core::team::Member;
 use crate::core::team::roster::{Backend as Kind, HEADLESS};
+use crate::core::team::{Member, Roster};
 use crate::core::text::with_causes;
+use crate::store::team::Team;
 use crate::supervisor::{Backend, Headless, InPanes, PanePlace};
 use crate::supervisor::{PaneError, Panes, TmuxServer};
 
@@ -27,6 +28,27 @@ pub(in super::super) struct Seat {
     pub(super) turn: Mutex<()>,
     /// Whether it was said why there are no panes, or how to see them.
     is_said: AtomicBool,
+}
+
+/// Closes the panes that are left of members of a team: those of crashed ones, which were kept to be read.
+/// A pane whose server does not answer is an error, since it may still be there. `vars` has the `PATH` to
+/// find tmux on.
+pub async fn close_panes(team: &Team, vars: &[(String, String)]) -> Result<(), PaneError> {
+    // Of a roster that can't be read no pane is known.
+    let Ok(roster) = team.roster() else { return Ok(()) };
+    let place = |member: &Member| Some((pane_in_roster(member)?, AgentId::member(&member.name, team.folder())?));
+    let mut last: Option<TmuxServer> = None;
+    for (place, id) in roster.members().filter_map(place) {
+        let server = match last.take().filter(|server| server.socket() == place.socket) {
+            Some(server) => server,
+            None => TmuxServer::at(place.socket.clone(), vars).await?,
+        };
+        match server.close(&place.id, id.as_str()).await {
+            Ok(_) | Err(PaneError::ServerGone { .. }) => last = Some(server),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 impl Seat {
@@ -48,7 +70,6 @@ impl Seat {
                 }
                 Ok(Some(panes.clone()))
             }
-            (Err(PaneError::NotInside), TeammateMode::Auto) => Ok(None),
             (Err(error), TeammateMode::Auto) => {
                 if self.is_first() {
                     tracing::warn!(target: "lead", "members run without panes: {}", with_causes(error));
@@ -72,6 +93,11 @@ impl Seat {
         if let Err(error) = closed {
             tracing::info!(%id, "its old pane is not closed: {}", with_causes(&error));
         }
+    }
+
+    /// Closes what is left of the panes of a team.
+    pub(super) async fn close_all(&self, team: &Team) -> Result<(), PaneError> {
+        close_panes(team, &self.vars).await
     }
 
     /// Takes a pane out of sight, or brings it back beside the lead's.
@@ -131,6 +157,14 @@ pub(super) fn pane_in_roster(member: &Member) -> Option<PanePlace> {
     let id = member.tmux_pane_id.clone().filter(|id| id.starts_with('%'))?;
     let socket = member.tmux_socket.as_ref()?.into();
     (member.backend() == Kind::Tmux).then(|| PanePlace { socket, id, shown: Default::default() })
+}
+
+/// Forgets panes of members that are none any more, or are in another.
+pub(super) fn show_no_hidden(roster: &mut Roster) {
+    let panes: Vec<String> = roster.members().filter_map(|member| member.tmux_pane_id.clone()).collect();
+    if roster.head().hidden_pane_ids.iter().any(|hidden| !panes.contains(hidden)) {
+        roster.edit_head(|head| head.hidden_pane_ids.retain(|hidden| panes.contains(hidden)));
+    }
 }
 
 /// Says in the roster where a member runs.

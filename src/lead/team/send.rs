@@ -64,10 +64,20 @@ impl Session {
         if ask.asker != Asker::Main && ask.asker != Asker::Person {
             return ask.answer(ToolOutput::error("only the lead of the team says that to its members"));
         }
+        if let (Some(other), Said::ShutdownRequest { reason }) = (self.living_other(name), &said) {
+            let target = other.name.clone();
+            return self.ask_other_to_end(&other.name, reason.clone(), move |asked| {
+                ask.answer(match asked {
+                    Ok(request_id) => asked_to_end(&target, &request_id),
+                    Err(why) => ToolOutput::error(format!("{target} was not asked: {why}")),
+                });
+            });
+        }
         let Some(id) = self.team.as_ref().and_then(|led| AgentId::member(name, led.team.folder())) else {
             return ask.answer(ToolOutput::error(format!("{name:?} is no member that this session could ask")));
         };
-        if !self.supervisor.get(&id).is_some_and(crate::supervisor::Slot::is_live) {
+        let is_live = self.supervisor.get(&id).is_some_and(crate::supervisor::Slot::is_live);
+        if !is_live && self.living_other(name).is_none() {
             let text = format!("{name} has no process that could answer: it has ended");
             return ask.answer(ToolOutput::error(text));
         }
@@ -79,9 +89,7 @@ impl Session {
                 if !self.supervisor.command(&id, command) {
                     return ask.answer(ToolOutput::error(format!("{name} has too many requests waiting; try again")));
                 }
-                let message = format!("Shutdown request sent to {name}. Its answer comes by itself.");
-                let structured = json!({"success": true, "message": message, "request_id": request_id, "target": name});
-                ask.answer(ToolOutput::ok(format!("{message}\nrequest_id: {request_id}")).with(structured));
+                ask.answer(asked_to_end(name, &request_id));
             }
             Said::PlanApprovalResponse { request_id, approve, feedback } => {
                 let answer = self.answer_plan(&id, &request_id, approve, feedback);
@@ -158,4 +166,10 @@ impl Session {
             other => other.label(&self.id),
         }
     }
+}
+
+fn asked_to_end(name: &str, request_id: &str) -> ToolOutput {
+    let message = format!("Shutdown request sent to {name}. Its answer comes by itself.");
+    let structured = json!({"success": true, "message": message, "request_id": request_id, "target": name});
+    ToolOutput::ok(format!("{message}\nrequest_id: {request_id}")).with(structured)
 }

@@ -3,6 +3,7 @@
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use super::TeamError;
 use super::board::Board;
@@ -24,6 +25,8 @@ pub struct Team {
     config: ConfigDir,
     /// Name of its folders.
     folder: String,
+    /// As its roster calls it, which nothing changes; read when first asked for.
+    name: Arc<OnceLock<String>>,
     locks: Locks,
     durability: Durability,
 }
@@ -31,7 +34,7 @@ pub struct Team {
 impl Team {
     pub(super) fn at(config: &ConfigDir, folder: &str, durability: Durability) -> Self {
         let locks = Locks::new(config, folder, durability);
-        Self { config: config.clone(), folder: folder.to_owned(), locks, durability }
+        Self { config: config.clone(), folder: folder.to_owned(), name: Arc::default(), locks, durability }
     }
 
     /// Finds a team by its name, or by that of its folder (which another program made of a name that
@@ -64,8 +67,13 @@ impl Team {
 
     /// Its name; that of its folder if the roster can't be read.
     pub fn name(&self) -> String {
-        let named = self.roster().map(|roster| roster.head().name.clone()).unwrap_or_default();
-        if named.is_empty() { self.folder.clone() } else { named }
+        if let Some(name) = self.name.get() {
+            return name.clone();
+        }
+        match self.roster().map(|roster| roster.head().name.clone()) {
+            Ok(name) if !name.is_empty() => self.name.get_or_init(|| name).clone(),
+            _ => self.folder.clone(),
+        }
     }
 
     /// Name of its folders.
@@ -180,17 +188,15 @@ impl Team {
         held.replace(&path, &path, &[&roster.to_bytes()])
     }
 
-    /// Enters a member at the end of the roster and returns the name it got: the one it has, unless
-    /// somebody has that, or has mail under it. What follows from the name (agent id, colour) is
-    /// filled in. The name must be one of ours ([`TeamError::BadName`]). Blocks.
-    pub fn add_member(&self, member: &Member) -> Result<String, TeamError> {
+    /// Enters a member at the end of the roster and returns it as it stands there: by the name it has,
+    /// unless somebody has that, or has mail under it, and with what follows from the name (agent id, colour). The name must be one of ours ([`TeamError::BadName`]). Blocks.
+    pub fn add_member(&self, member: &Member) -> Result<Member, TeamError> {
         name::check_member(&member.name).map_err(TeamError::BadName)?;
         let taken: Vec<String> = file_names(&self.inboxes())?;
         let has_inbox = |stem: &str| taken.iter().any(|f| f.strip_suffix(".json").is_some_and(|f| same(f, stem)));
         self.change_roster(|roster| {
             let name = roster.free_name(&member.name, has_inbox);
-            roster.add(Member { name: name.clone(), ..member.clone() });
-            Ok(name)
+            Ok(roster.add(Member { name, ..member.clone() }))
         })
     }
 

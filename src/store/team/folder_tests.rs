@@ -163,6 +163,28 @@ fn a_new_team_begins_with_an_empty_list() {
 }
 
 #[test]
+fn r053_links_of_all_that_were_members_go_with_their_team() {
+    let place = Place::new();
+    let links = place.config.agent_links();
+    std::fs::create_dir_all(&links).unwrap();
+    let link = |id: &str| std::os::unix::fs::symlink("/nowhere", links.join(id)).unwrap();
+    let left = || {
+        let mut left = file_names(&links).unwrap();
+        left.sort();
+        left
+    };
+    let team = place.team("t", &["ann"]);
+    // bob has left before, and its lead died at that.
+    ["ann@t", "bob@t", "ann@other", "a-0123456789abcdef"].into_iter().for_each(link);
+    delete(&team).unwrap();
+    assert_eq!(left(), ["a-0123456789abcdef", "ann@other"]);
+    // Whoever deletes may die as well.
+    link("ann@t");
+    place.team("t", &[]);
+    assert_eq!(left(), ["a-0123456789abcdef", "ann@other"]);
+}
+
+#[test]
 fn r053_a_deleted_team_leaves_its_name_free_and_others_alone() {
     let place = Place::new();
     let other = place.team("other", &["a"]);
@@ -252,8 +274,8 @@ fn a_team_of_another_program_is_found_joined_and_written_without_damage() {
         let error = place.open(other).unwrap_err().to_string();
         assert!(error.ends_with("there is obs team!"), "r108: another name, {error}");
     }
-    assert_eq!(team.add_member(&member_named("helper")).unwrap(), "helper");
-    assert_eq!(team.add_member(&member_named("my-worker")).unwrap(), "my-worker-2", "its inbox is somebody's");
+    assert_eq!(team.add_member(&member_named("helper")).unwrap().name, "helper");
+    assert_eq!(team.add_member(&member_named("my-worker")).unwrap().name, "my-worker-2", "its inbox is somebody's");
     let written = fs::read_to_string(team.roster_path()).unwrap();
     let theirs = FOREIGN.strip_suffix("\n  ]\n}").unwrap();
     assert!(written.starts_with(&format!("{theirs},\n    {{\n      \"agentId\": \"helper@obs team!\"")), "{written}");
@@ -293,15 +315,15 @@ fn r108_members_whose_mailboxes_would_be_one_file_get_no_mail() {
 fn r044_a_member_gets_a_name_of_its_own_and_is_told_it() {
     let place = Place::new();
     let team = place.team("t", &["worker"]);
-    assert_eq!(team.add_member(&member_named("Worker")).unwrap(), "Worker-2");
+    assert_eq!(team.add_member(&member_named("Worker")).unwrap().name, "Worker-2");
     let _ = team.send(&letter("Worker-2", "unread")).unwrap();
     let (removed, unread) = team.remove_member("worker-2").unwrap();
     assert_eq!((removed.name.as_str(), unread), ("Worker-2", 1));
     assert_eq!(file_names(&team.inboxes()).unwrap(), [""; 0], "its mail is for nobody else");
-    assert_eq!(team.add_member(&member_named("worker-2")).unwrap(), "worker-2");
+    assert_eq!(team.add_member(&member_named("worker-2")).unwrap().name, "worker-2");
     // Mail of one that another program took out.
     fs::write(team.inboxes().join("gone.json"), "[]").unwrap();
-    assert_eq!(team.add_member(&member_named("gone")).unwrap(), "gone-2");
+    assert_eq!(team.add_member(&member_named("gone")).unwrap().name, "gone-2");
     assert!(matches!(team.remove_member("nobody"), Err(TeamError::NoMember { .. })));
 }
 
@@ -310,7 +332,7 @@ fn r048_many_who_change_the_roster_all_succeed() {
     let place = Place::new();
     let team = place.team("t", &[]);
     let mut names: Vec<String> = std::thread::scope(|s| {
-        let adders: Vec<_> = (0..16).map(|_| s.spawn(|| team.add_member(&member_named("w")).unwrap())).collect();
+        let adders: Vec<_> = (0..16).map(|_| s.spawn(|| team.add_member(&member_named("w")).unwrap().name)).collect();
         adders.into_iter().map(|a| a.join().unwrap()).collect()
     });
     let roster = team.roster().unwrap();

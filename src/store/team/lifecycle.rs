@@ -13,7 +13,7 @@ use super::folder::{Team, enter_lead, file_names, roster_in};
 use super::lead_lock::{self, LeadLock, Leader};
 use super::locks::{Locks, Stop, is_unsupported};
 use crate::core::clock::Millis;
-use crate::core::ids::random_uuid;
+use crate::core::ids::{AgentId, random_uuid};
 use crate::core::limits::Durability;
 use crate::core::paths::ConfigDir;
 use crate::core::team::name::{self, LEAD, agent_id, same};
@@ -21,6 +21,7 @@ use crate::core::team::roster::Head;
 use crate::core::team::{Member, Roster};
 use crate::store::StoreError;
 use crate::store::atomic::{self, create_private_dir};
+use crate::store::session::{all_agents, unlink};
 
 /// The lock of all teams, a name that no team's folder has.
 const ALL: &str = ".teams";
@@ -76,6 +77,7 @@ pub fn create(config: &ConfigDir, new: &NewTeam, durability: Durability) -> Resu
         let coming = teams.join(format!("{COMING}{}", random_uuid()));
         let made = fill(&coming, &name, new, durability)
             .and_then(|()| team.locks().run(|_| Ok(discard(&config.tasks(), &name)?)))
+            .and_then(|()| Ok(forget_members(config, &name)?))
             .and_then(|()| rename_new(&coming, &teams.join(&name)));
         if made.is_err() {
             let _ = fs::remove_dir_all(&coming);
@@ -102,7 +104,7 @@ fn fill(folder: &Path, name: &str, new: &NewTeam, durability: Durability) -> Res
     Ok(atomic::write(&roster_in(folder), &roster.to_bytes(), durability)?)
 }
 
-/// Removes a team: roster, mailboxes, cards. Whether its members still run is for the caller to know
+/// Removes a team: roster, mailboxes, cards, its members' links. Whether its members still run is for the caller to know
 /// (spec 3.2), who leads it or knows that nobody does. A team that is gone is no error. Blocks.
 pub fn delete(team: &Team) -> Result<(), TeamError> {
     let config = team.config();
@@ -119,8 +121,16 @@ pub fn delete(team: &Team) -> Result<(), TeamError> {
             Ok(())
         });
         sweep(config);
-        Ok(gone?)
+        gone?;
+        Ok(forget_members(config, team.folder())?)
     })
+}
+
+/// Takes away the links of all that were members, those too that left before and whose lead died at
+/// that: a link claims a name, which may be somebody else's in the next team of this name.
+fn forget_members(config: &ConfigDir, folder: &str) -> Result<(), StoreError> {
+    let is_member = |id: &AgentId| id.as_member().is_some_and(|(_, team)| team == folder);
+    all_agents(config).iter().filter(|id| is_member(id)).try_for_each(|id| unlink(config, id))
 }
 
 /// Takes a folder out of sight at once; removing what is in it may take its time, and may be left to

@@ -180,9 +180,12 @@ impl Panes {
         let mut script = Script::default();
         script.add(["kill-server"]);
         match self.server.run(&script).await {
-            Ok(_) | Err(PaneError::ServerGone { .. }) => Ok(()),
-            Err(e) => Err(e),
+            Ok(_) | Err(PaneError::ServerGone { .. }) => {}
+            Err(e) => return Err(e),
         }
+        // tmux leaves it behind.
+        let _ = std::fs::remove_file(self.server.socket());
+        Ok(())
     }
 }
 
