@@ -7,6 +7,7 @@ use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use lead::core::agent::{LiveState, RegistryEntry, RowState};
@@ -244,6 +245,25 @@ impl Tail {
         let mut file = File::open(path)?;
         file.seek(SeekFrom::End(0))?;
         Ok(Self { inotify, file, rest: Vec::new() })
+    }
+
+    /// How long it takes from the beginning of `act` until there is a line. Blocks.
+    pub fn after(
+        &mut self,
+        act: impl FnOnce() -> Res<()>,
+        alive: &Held,
+        is_it: impl FnMut(&[u8]) -> bool + Send,
+    ) -> Res<Duration> {
+        thread::scope(|scope| {
+            let watcher =
+                scope.spawn(|| self.until(alive, is_it).map(|()| Instant::now()).map_err(|error| error.to_string()));
+            // So that it waits by now.
+            alive.watch(LOOK)?;
+            let begun = Instant::now();
+            act()?;
+            let noticed = watcher.join().map_err(|_| "the thread that watched failed")?;
+            Ok(noticed?.saturating_duration_since(begun))
+        })
     }
 
     /// Waits for a line, while `alive` lives. Blocks.

@@ -61,6 +61,8 @@ pub const HAND_OVER: usize = 128;
 pub const MAIL_TEXT_BYTES: usize = 64 << 10;
 /// A mailbox file, bytes.
 pub const MAILBOX_BYTES: usize = 4 << 20;
+/// A mailbox file that a member reads without the help of a thread, bytes.
+pub const MAILBOX_AT_ONCE_BYTES: usize = 256 << 10;
 /// A mailbox file after compaction, as far as read messages can be dropped, bytes.
 pub const MAILBOX_COMPACT_BYTES: usize = 2 << 20;
 /// Ordinary messages a mailbox keeps, as far as read ones can be dropped.

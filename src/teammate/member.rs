@@ -1,6 +1,6 @@
 //! The loop of a member: what its agent hears, what comes up in its mailbox and on its board, and what
-//! became of its own looks at them, one at a time. Nothing here waits: files are read and written in
-//! tasks whose ends come back as [`Done`].
+//! became of its own looks at them, one at a time. Nothing here waits: files of the team are read and
+//! written in tasks whose ends come back as [`Done`], but for a short mailbox.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::core::team::{Card, Protocol};
 use crate::endpoint::{Agent, Booted, Changes, EndpointError, Heard, Identity, TeamWatch, changes_of, identify};
 use crate::proc::deadline;
 use crate::store::runtime::RuntimeDir;
-use crate::store::team::mailbox::Seen;
+use crate::store::team::mailbox::{Mailbox, Seen};
 use crate::store::team::{Team, TeamError};
 use crate::wire::Incoming;
 
@@ -34,6 +34,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Where a member works.
 pub(super) struct Place {
     team: Team,
+    mailbox: Mailbox,
     me: Membership,
     watch: TeamWatch,
     runtime: RuntimeDir,
@@ -68,6 +69,7 @@ pub(super) enum Done {
 pub(super) struct Teammate {
     pub(super) agent: Box<Agent>,
     pub(super) team: Team,
+    pub(super) mailbox: Mailbox,
     pub(super) me: Membership,
     pub(super) runtime: RuntimeDir,
     watch: Option<TeamWatch>,
@@ -103,15 +105,17 @@ impl Teammate {
         let durability = Durability::parse(&config.durability);
         let team = Team::open(&ConfigDir::new(&config.config_dir), &me.team, durability)?;
         let watch = TeamWatch::open(&team, &me.name)?;
-        Ok(Place { team, me, watch, runtime: booted.runtime.clone() })
+        let mailbox = team.mailbox(&me.name)?;
+        Ok(Place { team, mailbox, me, watch, runtime: booted.runtime.clone() })
     }
 
     pub(super) fn new(agent: Box<Agent>, place: Place, watched: Option<Watched>) -> Self {
-        let Place { team, me, watch, runtime } = place;
+        let Place { team, mailbox, me, watch, runtime } = place;
         let (done, results) = mpsc::channel(limits::LOOP_EVENTS);
         Self {
             agent,
             team,
+            mailbox,
             me,
             runtime,
             watch: Some(watch),

@@ -12,6 +12,8 @@ use crate::core::team::kept::{BOM, mend_surrogates};
 /// An entry.
 #[derive(Debug)]
 pub(super) struct Entry {
+    /// Its place in the file, from 0.
+    pub index: usize,
     /// Where it is in the file.
     pub at: Range<usize>,
     /// What it says, or why that can't be told.
@@ -29,6 +31,12 @@ struct Fields<'a> {
     msg_id: Option<&'a RawValue>,
 }
 
+#[derive(Deserialize)]
+struct Read<'a> {
+    #[serde(borrow, default)]
+    read: Option<&'a RawValue>,
+}
+
 /// Also of a null: the field is there.
 fn present<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a RawValue>, D::Error> {
     <&RawValue>::deserialize(from).map(Some)
@@ -36,9 +44,23 @@ fn present<'de: 'a, 'a, D: Deserializer<'de>>(from: D) -> Result<Option<&'a RawV
 
 /// The entries of a mailbox file; the reason if it is none.
 pub(super) fn parse(bytes: &[u8]) -> Result<Vec<Entry>, String> {
+    parse_where(bytes, |_| true)
+}
+
+/// Those of them that are not marked read. Most are, and looking into each takes its time.
+pub(super) fn parse_unread(bytes: &[u8]) -> Result<Vec<Entry>, String> {
+    parse_where(bytes, |raw| !is_marked_read(raw))
+}
+
+fn parse_where(bytes: &[u8], is_wanted: impl Fn(&str) -> bool) -> Result<Vec<Entry>, String> {
     let array = bytes.strip_prefix(BOM).unwrap_or(bytes);
     let raw: Vec<&RawValue> = serde_json::from_slice(array).map_err(|e| e.to_string())?;
-    Ok(raw.into_iter().map(|raw| Entry::of(raw.get(), range_in(bytes, raw.get()))).collect())
+    let all = raw.into_iter().map(RawValue::get).enumerate();
+    Ok(all.filter(|(_, raw)| is_wanted(raw)).map(|(n, raw)| Entry::of(n, raw, range_in(bytes, raw))).collect())
+}
+
+fn is_marked_read(raw: &str) -> bool {
+    serde_json::from_str::<Read<'_>>(raw).is_ok_and(|fields| fields.read.is_some_and(|read| read.get() == "true"))
 }
 
 /// Where a piece of `whole` is in it.
@@ -48,11 +70,13 @@ fn range_in(whole: &[u8], piece: &str) -> Range<usize> {
 }
 
 impl Entry {
-    fn of(raw: &str, at: Range<usize>) -> Self {
+    fn of(index: usize, raw: &str, at: Range<usize>) -> Self {
         let place = |value: Option<&RawValue>| value.map(|value| range_in(raw.as_bytes(), value.get()));
         match serde_json::from_str::<Fields<'_>>(raw) {
-            Ok(fields) => Self { at, mail: read_mail(raw), read: place(fields.read), msg_id: place(fields.msg_id) },
-            Err(e) => Self { at, mail: Err(e.to_string()), read: None, msg_id: None },
+            Ok(fields) => {
+                Self { index, at, mail: read_mail(raw), read: place(fields.read), msg_id: place(fields.msg_id) }
+            }
+            Err(e) => Self { index, at, mail: Err(e.to_string()), read: None, msg_id: None },
         }
     }
 
@@ -74,7 +98,7 @@ impl Entry {
 
 /// Whether this is an entry that can be read.
 pub(super) fn is_mail(raw: &str) -> bool {
-    Entry::of(raw, 0..raw.len()).mail.is_ok()
+    Entry::of(0, raw, 0..raw.len()).mail.is_ok()
 }
 
 /// Reads an entry. What is optional may be of any type.

@@ -43,6 +43,13 @@ pub(super) fn read<T>(path: &Path, parse: impl Fn(&[u8]) -> Result<T, String>) -
     }
 }
 
+/// A file that is no longer than `limit` bytes, as it is just now.
+pub(super) fn read_short(path: &Path, limit: usize) -> io::Result<Option<Vec<u8>>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(limit as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(Some(bytes).filter(|bytes| bytes.len() <= limit))
+}
+
 /// No more than is sensible; what is longer is cut, and so is broken.
 fn read_bytes(path: &Path) -> io::Result<Vec<u8>> {
     let file = File::open(path)?;

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use super::TeamError;
 use super::compact::{Weight, kept};
 use super::entries::{self, Entry, Fate, rebuild};
-use super::files::{Found, read};
+use super::files::{Found, read, read_short};
 use super::folder::{Team, ensure};
 use super::locks::{Held, Locks, Stop};
 use super::salvage::{file_of, salvage};
@@ -54,6 +54,12 @@ impl Seen {
     /// The messages that were not read.
     pub fn unread(&self) -> impl Iterator<Item = &Mail> {
         self.mail.iter().filter(|mail| !mail.read)
+    }
+
+    /// Each once, by its id.
+    fn keep_unread(&mut self) {
+        let mut ids = HashSet::new();
+        self.mail.retain(|mail| !mail.read && mail.msg_id.as_ref().is_some_and(|id| ids.insert(id.clone())));
     }
 }
 
@@ -206,7 +212,11 @@ impl Mailbox {
 
     /// Everything in it. Takes no lock, and changes nothing unless the file is broken.
     pub fn look(&self) -> Result<Seen, TeamError> {
-        match read(&self.path, |bytes| entries::parse(bytes).map(|entries| seen(bytes, &entries)))? {
+        self.look_with(entries::parse)
+    }
+
+    fn look_with(&self, parse: impl Fn(&[u8]) -> Result<Vec<Entry>, String>) -> Result<Seen, TeamError> {
+        match read(&self.path, |bytes| parse(bytes).map(|entries| seen(bytes, &entries)))? {
             Found::Missing => Ok(Seen::default()),
             Found::Whole(seen, _) => Ok(seen),
             Found::Damaged { bytes, .. } if bytes.trim_ascii().is_empty() => Ok(Seen::default()),
@@ -220,16 +230,27 @@ impl Mailbox {
     }
 
     /// What is not read yet, each message with an id that stays its own; one that is there twice
-    /// comes once. `bad` and `rescue` are told as by [`Self::look`]. Blocks.
+    /// comes once. `bad` (of what is not marked read) and `rescue` are told as by [`Self::look`]. Blocks.
     pub fn unread(&self) -> Result<Seen, TeamError> {
-        let mut found = self.look()?;
+        let mut found = self.look_with(entries::parse_unread)?;
         if found.unread().any(|mail| id_of(mail).is_none()) {
             let (stamped, rescue) = self.change(stamp)?;
             found = Seen { rescue: found.rescue.or(rescue), ..stamped };
         }
-        let mut ids = HashSet::new();
-        found.mail.retain(|mail| !mail.read && mail.msg_id.as_ref().is_some_and(|id| ids.insert(id.clone())));
+        found.keep_unread();
         Ok(found)
+    }
+
+    /// The same, if it takes no longer than to have a thread do it: nothing of a file that is long, broken
+    /// or missing, or that has messages without ids.
+    pub fn unread_at_once(&self) -> Option<Seen> {
+        let bytes = read_short(&self.path, limits::MAILBOX_AT_ONCE_BYTES).ok()??;
+        let mut found = seen(&bytes, &entries::parse_unread(&bytes).ok()?);
+        if found.unread().any(|mail| id_of(mail).is_none()) {
+            return None;
+        }
+        found.keep_unread();
+        Some(found)
     }
 
     /// Marks the messages with these ids read, and drops what need not be kept (spec 3.3). Ids that
@@ -290,12 +311,12 @@ fn text_of<'a>(bytes: &'a [u8], entry: &Entry) -> &'a str {
 
 fn seen(bytes: &[u8], entries: &[Entry]) -> Seen {
     let mut seen = Seen::default();
-    for (index, entry) in entries.iter().enumerate() {
+    for entry in entries {
         match &entry.mail {
             Ok(mail) => seen.mail.push(mail.clone()),
             Err(reason) => {
                 let excerpt = text::one_line(text_of(bytes, entry), 120);
-                seen.bad.push(Bad { index, reason: reason.clone(), excerpt });
+                seen.bad.push(Bad { index: entry.index, reason: reason.clone(), excerpt });
             }
         }
     }

@@ -215,6 +215,36 @@ fn one_bad_entry_never_blocks_the_others() {
 }
 
 #[test]
+fn what_is_read_at_once_is_what_is_unread() {
+    let (_place, team) = place();
+    let mailbox = team.mailbox("worker").unwrap();
+    assert_eq!(mailbox.unread_at_once(), None, "it is not there");
+    let tricky = [
+        r#"{"from":"a","text":"said \"read\":true and {\"read\": true}","read":false,"msg_id":"1"}"#,
+        r#"{"from":"a","text":"over","read":true,"msg_id":"2"}"#,
+        r#"{"from":"a","text":"in it","x":{"read":true},"msg_id":"3"}"#,
+        r#"{"from":"a","text":"a word","read":"true","msg_id":"4"}"#,
+        r#"{"text":"from nobody"}"#,
+        r#"{"from":"a","text":"apart","read" : true ,"msg_id":"5"}"#,
+        r#"{"from":"a","text":"twice","read":false,"msg_id":"3"}"#,
+    ];
+    write_settled(mailbox.path(), format!("[{}]", tricky.join(",")));
+    let seen = mailbox.unread_at_once().unwrap();
+    assert_eq!(ids(&seen), ["1", "3", "4"]);
+    assert_eq!(seen.bad.iter().map(|bad| bad.index).collect::<Vec<_>>(), [4]);
+    assert_eq!(mailbox.unread().unwrap(), seen);
+
+    for (what, content) in [("no ids", FOREIGN), ("broken", r#"[{"from":"a","text":"#)] {
+        write_settled(mailbox.path(), content);
+        assert_eq!(mailbox.unread_at_once(), None, "{what}");
+    }
+    let text = "x".repeat(limits::MAILBOX_AT_ONCE_BYTES);
+    write_settled(mailbox.path(), format!(r#"[{{"from":"a","text":"{text}","msg_id":"1"}}]"#));
+    assert_eq!(mailbox.unread_at_once(), None, "long");
+    assert_eq!(ids(&mailbox.unread().unwrap()), ["1"]);
+}
+
+#[test]
 fn a_message_that_is_there_twice_comes_once() {
     let (_place, team) = place();
     let twice = letter("worker", "x");
