@@ -104,7 +104,7 @@ fn five(world: &World) -> Book {
     let mut bob = member("bob", &[]);
     bob["turns"].as_array_mut().unwrap().extend([
         json!({"when": {"any": "all are here"}, "tools": [say("*", json!("hello all"))]}),
-        json!({"when": {"any": "delivered to inbox of 5 of 5"}, "tools": [
+        json!({"when": {"any": "delivered to 5 of 5"}, "tools": [
             call("Write", json!({"file_path": "said", "content": "to all"}))]}),
     ]);
     let rules = [

@@ -1,6 +1,7 @@
 //! A team that this session leads, and how it comes to lead one.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::json;
@@ -12,6 +13,7 @@ use super::super::route::Plan;
 use super::super::session::{Inner, Session};
 use super::delete::Removal;
 use super::others::Other;
+use super::writes::Writes;
 use crate::core::clock;
 use crate::core::frame::ScopedRule;
 use crate::core::ids::AgentId;
@@ -31,6 +33,8 @@ use crate::tool::team::TeamCreateInput;
 /// A team that this session leads.
 pub(in super::super) struct Led {
     pub team: Team,
+    /// Changes of its roster.
+    pub writes: Arc<Writes>,
     /// The team is led as long as this lives.
     _lock: LeadLock,
     /// Calls that are starting a member, by their ids.
@@ -109,6 +113,7 @@ pub(in super::super) enum News {
 impl Led {
     pub(super) fn new(team: Team, lock: LeadLock) -> Self {
         Self {
+            writes: Writes::of(team.clone()),
             team,
             _lock: lock,
             starting: HashSet::new(),

@@ -15,6 +15,7 @@ use super::super::session::{Inner, Session};
 use super::super::told::Task;
 use super::led::{News, report};
 use super::seat::{enter_place, show_no_hidden};
+use super::writes::Writes;
 use crate::agent::{Identity as MemberIdentity, Input, teammate_prompt};
 use crate::core::agent::{Meta, Outcome, RowState, RunStatus};
 use crate::core::clock;
@@ -40,6 +41,7 @@ pub(super) struct Entering {
     pub id: AgentId,
     pub meta: Meta,
     pub team: Team,
+    pub writes: Arc<Writes>,
     pub name: String,
     pub session: SessionId,
     pub config_dir: ConfigDir,
@@ -72,7 +74,7 @@ impl Session {
         if !led.starting.insert(ask.tool_use_id.clone()) {
             return ask.answer(ToolOutput::error("this call is starting a member already; wait for it"));
         }
-        let team = led.team.clone();
+        let (team, writes) = (led.team.clone(), Arc::clone(&led.writes));
         let member = Member {
             name: wanted,
             agent_type: Some(plan.definition.name.clone()),
@@ -91,14 +93,18 @@ impl Session {
         let inner = self.inner.clone();
         let seat = Arc::clone(&self.seat);
         tokio::spawn(async move {
-            let _turn = seat.turn.lock().await;
+            let turn = seat.turn.lock().await;
             let entered = match seat.panes().await {
                 Err(why) => Err(why),
-                Ok(panes) => match tokio::task::spawn_blocking(move || team.add_member(&member)).await {
-                    Ok(Ok(entered)) => Ok((Box::new(entered), panes)),
-                    Ok(Err(error)) => Err(with_causes(&error)),
-                    Err(panic) => Err(panic.to_string()),
-                },
+                Ok(panes) => {
+                    let entered = writes.change(move |roster| team.enter(roster, &member));
+                    drop(turn);
+                    match entered.await {
+                        Ok(Ok(entered)) => Ok((Box::new(entered), panes)),
+                        Ok(Err(error)) => Err(with_causes(&error)),
+                        Err(why) => Err(why),
+                    }
+                }
             };
             report(&inner, News::Entered { ask, plan: Box::new(plan), mode, entered }).await;
         });
@@ -146,9 +152,9 @@ impl Session {
                 return ask.answer(ToolOutput::error(format!("the member was not started: {why}")));
             }
         };
-        let team = self.team.as_ref().map(|led| led.team.clone());
-        let id = team.as_ref().and_then(|team| AgentId::member(&member.name, team.folder()));
-        let (Some(team), Some(id)) = (team, id) else {
+        let led = self.team.as_ref().map(|led| (led.team.clone(), Arc::clone(&led.writes)));
+        let id = led.as_ref().and_then(|(team, _)| AgentId::member(&member.name, team.folder()));
+        let (Some((team, writes)), Some(id)) = (led, id) else {
             self.forget_start(&ask.tool_use_id);
             return ask.answer(ToolOutput::error("the member was not started: the team is gone"));
         };
@@ -193,6 +199,7 @@ impl Session {
             id,
             meta,
             team,
+            writes,
             name: member.name,
             session,
             config_dir: self.options.config_dir.clone(),
@@ -405,30 +412,21 @@ pub(super) async fn answer_start(
         Ok(Err(error)) => return undo(ask, entering, error.to_string(), inner).await,
         Err(_) => return undo(ask, entering, "the session is ending".to_owned(), inner).await,
     };
-    let (team, name) = (entering.team.clone(), entering.name.clone());
+    let name = entering.name.clone();
     let (address, pane) = (launched.address.clone(), launched.pane.clone());
-    let written = tokio::task::spawn_blocking(move || {
-        team.change_roster(|roster| {
-            roster.edit_member(&name, |member| {
-                member.socket = Some(address.clone());
-                enter_place(member, pane.as_ref());
-            });
-            show_no_hidden(roster);
-            Ok(roster.member(&name).cloned())
-        })
-    })
-    .await;
-    let member = match written {
-        Ok(Ok(member)) => member.unwrap_or_default(),
-        Ok(Err(error)) => {
-            tracing::warn!("the roster does not say where {} is: {}", entering.name, with_causes(&error));
-            Member::default()
-        }
-        Err(panic) => {
-            tracing::error!(%panic, "writing the roster failed");
-            Member::default()
-        }
-    };
+    let written = entering.writes.change(move |roster| {
+        roster.edit_member(&name, |member| {
+            member.socket = Some(address.clone());
+            enter_place(member, pane.as_ref());
+        });
+        show_no_hidden(roster);
+        roster.member(&name).cloned()
+    });
+    let member = written.await.unwrap_or_else(|why| {
+        tracing::warn!("the roster does not say where {} is: {why}", entering.name);
+        None
+    });
+    let member = member.unwrap_or_default();
     let note = (ask.asker == Asker::Person).then(|| started_note(&entering));
     report(&inner, News::Started { tool_use_id: ask.tool_use_id.clone(), note }).await;
     let output = spawned_output(&entering, &member, &launched);

@@ -13,6 +13,7 @@ mod rest;
 mod resume;
 mod seat;
 mod send;
+mod writes;
 
 pub(super) use led::{Led, News};
 pub(super) use member::ended_notice as member_ended;

@@ -337,14 +337,14 @@ impl Session {
         let backend = self.backend(panes, member.color.as_deref().unwrap_or_default());
         let told = Prompt { text: prompt.to_owned(), msg_id: None, from: ask.asker.label(&self.id) };
         let ready = self.supervisor.resume_in(&id, config, told, backend).ok_or("it is not known any more")?;
-        if let Some(led) = &mut self.team {
-            led.unable.remove(name);
-        }
+        let led = self.team.as_mut().ok_or("the team is gone")?;
+        led.unable.remove(name);
+        let writes = Arc::clone(&led.writes);
         let shown = (!prompt.is_empty()).then_some(prompt);
         self.teller.started(Task { id: &id, meta: &meta, files: &files }, shown, true);
         let session = member.session_id.as_deref().and_then(SessionId::parse).unwrap_or_else(SessionId::random);
         let config_dir = self.options.config_dir.clone();
-        Ok((Entering { id, meta, team, name: member.name, session, config_dir, is_new: false }, ready))
+        Ok((Entering { id, meta, team, writes, name: member.name, session, config_dir, is_new: false }, ready))
     }
 
     /// Asks a member to end (with a reason, which may be none), or kills it.

@@ -191,13 +191,16 @@ impl Team {
     /// Enters a member at the end of the roster and returns it as it stands there: by the name it has,
     /// unless somebody has that, or has mail under it, and with what follows from the name (agent id, colour). The name must be one of ours ([`TeamError::BadName`]). Blocks.
     pub fn add_member(&self, member: &Member) -> Result<Member, TeamError> {
+        self.change_roster(|roster| self.enter(roster, member))
+    }
+
+    /// The same, into a roster that is being changed. Blocks.
+    pub fn enter(&self, roster: &mut Roster, member: &Member) -> Result<Member, TeamError> {
         name::check_member(&member.name).map_err(TeamError::BadName)?;
         let taken: Vec<String> = file_names(&self.inboxes())?;
         let has_inbox = |stem: &str| taken.iter().any(|f| f.strip_suffix(".json").is_some_and(|f| same(f, stem)));
-        self.change_roster(|roster| {
-            let name = roster.free_name(&member.name, has_inbox);
-            Ok(roster.add(Member { name, ..member.clone() }))
-        })
+        let name = roster.free_name(&member.name, has_inbox);
+        Ok(roster.add(Member { name, ..member.clone() }))
     }
 
     /// Takes a member out, with its mailbox: the next of its name is somebody else. Returns the
