@@ -1,6 +1,8 @@
 //! What an agent's process costs: until it is ready, alone and many at once; its memory; and what
 //! it does while it has nothing to do.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -16,6 +18,9 @@ use crate::{Res, Scope};
 
 /// Long enough for a process to have done what follows its start.
 const SETTLE: Duration = Duration::from_millis(700);
+
+/// Long enough for threads to be gone that have had nothing to do: a runtime keeps them for ten seconds.
+const THREADS_END: Duration = Duration::from_secs(12);
 
 /// From the call that starts it to `Ready`, one after the other.
 pub async fn ready(scope: &mut Scope) -> Res<()> {
@@ -153,43 +158,61 @@ pub async fn idle(scope: &mut Scope) -> Res<()> {
     let look = || -> Res<(Ran, Vec<Ran>)> {
         Ok((Ran::of(bare.0.pid())?, all.iter().map(|&(_, pid)| Ran::of(pid)).collect::<Res<_>>()?))
     };
-    worker.0.watch(SETTLE)?;
+    worker.0.watch(THREADS_END)?;
     let before = look()?;
     let begun = Instant::now();
     worker.0.watch(window)?;
     let after = look()?;
     let seconds = begun.elapsed().as_secs_f64();
     for (i, (who, _)) in all.iter().enumerate() {
-        let mut add = |name: String, unit, of: fn(&Ran) -> f64| {
-            let per_second = |before, after| Samples::from_iter([(of(after) - of(before)) / seconds]);
+        let mut add = |name: String, unit, of: fn(&Spent) -> f64| {
+            let per_second = |before, after: &Ran| Samples::from_iter([of(&after.since(before)) / seconds]);
             let (limit, ours) = (per_second(&before.0, &after.0), per_second(&before.1[i], &after.1[i]));
             scope.add(Row { name, unit, limit: Some(limit), ours, target: Target::AtMost(0.0) });
         };
-        add(format!("wake-ups, idle {who}"), Unit::Hertz, |ran| ran.switches);
-        add("its CPU time in a second".to_owned(), Unit::Micros, |ran| ran.cpu_us);
+        add(format!("wake-ups, idle {who}"), Unit::Hertz, |spent| spent.switches);
+        add("its CPU time in a second".to_owned(), Unit::Micros, |spent| spent.cpu_us);
     }
     Ok(())
 }
 
-/// What the scheduler did with a process so far, all threads together.
-struct Ran {
+/// What the scheduler did with the threads of a process so far, by thread.
+struct Ran(BTreeMap<OsString, Spent>);
+
+#[derive(Clone, Copy, Default)]
+struct Spent {
     switches: f64,
     cpu_us: f64,
 }
 
 impl Ran {
     fn of(pid: i32) -> Res<Self> {
-        let mut ran = Self { switches: 0.0, cpu_us: 0.0 };
+        let mut threads = BTreeMap::new();
         for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
-            let thread = thread?.path();
+            let thread = thread?;
+            let (id, thread) = (thread.file_name(), thread.path());
+            let mut spent = Spent::default();
             let status = fs::read_to_string(thread.join("status"))?;
             for name in ["\nvoluntary_ctxt_switches:", "nonvoluntary_ctxt_switches:"] {
-                ran.switches += number_after(&status, name).ok_or("no context switches in status")?;
+                spent.switches += number_after(&status, name).ok_or("no context switches in status")?;
             }
             let schedule = fs::read_to_string(thread.join("schedstat"))?;
-            ran.cpu_us += number_after(&schedule, "").ok_or("no time in schedstat")? / 1e3;
+            spent.cpu_us = number_after(&schedule, "").ok_or("no time in schedstat")? / 1e3;
+            threads.insert(id, spent);
         }
-        Ok(ran)
+        Ok(Self(threads))
+    }
+
+    /// What all of them did since then. A thread that has ended meanwhile ran for that.
+    fn since(&self, before: &Self) -> Spent {
+        let ended = before.0.keys().filter(|id| !self.0.contains_key(*id)).count();
+        let mut spent = Spent { switches: ended as f64, cpu_us: 0.0 };
+        for (id, now) in &self.0 {
+            let then = before.0.get(id).copied().unwrap_or_default();
+            spent.switches += now.switches - then.switches;
+            spent.cpu_us += now.cpu_us - then.cpu_us;
+        }
+        spent
     }
 }
 
