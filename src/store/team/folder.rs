@@ -191,12 +191,13 @@ impl Team {
     /// Enters a member at the end of the roster and returns it as it stands there: by the name it has,
     /// unless somebody has that, or has mail under it, and with what follows from the name (agent id, colour). The name must be one of ours ([`TeamError::BadName`]). Blocks.
     pub fn add_member(&self, member: &Member) -> Result<Member, TeamError> {
+        // Before anything is locked: for a bad name nothing is made.
+        name::check_member(&member.name).map_err(TeamError::BadName)?;
         self.change_roster(|roster| self.enter(roster, member))
     }
 
-    /// The same, into a roster that is being changed. Blocks.
+    /// The same, into a roster that is being changed; the name was checked. Blocks.
     pub fn enter(&self, roster: &mut Roster, member: &Member) -> Result<Member, TeamError> {
-        name::check_member(&member.name).map_err(TeamError::BadName)?;
         let taken: Vec<String> = file_names(&self.inboxes())?;
         let has_inbox = |stem: &str| taken.iter().any(|f| f.strip_suffix(".json").is_some_and(|f| same(f, stem)));
         let name = roster.free_name(&member.name, has_inbox);
