@@ -140,6 +140,13 @@ impl Crew {
         })
     }
 
+    /// How long it takes from a member's kill -9 until the model of its lead is told.
+    pub fn kill(&mut self, mate: &Mate) -> Res<Duration> {
+        let kill =
+            || Ok(nix::sys::signal::kill(nix::unistd::Pid::from_raw(mate.pid), nix::sys::signal::Signal::SIGKILL)?);
+        self.said.after(kill, &self.lead, |line| memchr::memmem::find(line, b"<teammate-terminated").is_some())
+    }
+
     fn until(&self, mut is_so: impl FnMut() -> Res<bool>) -> Res<()> {
         let last = Instant::now() + SOON;
         while !is_so()? {

@@ -61,6 +61,24 @@ pub async fn seen(scope: &mut Scope) -> Res<()> {
     Ok(())
 }
 
+/// From the kill -9 of a member that rests until its lead has put it to its model.
+pub async fn lost(scope: &mut Scope) -> Res<()> {
+    let programs = Rc::clone(&scope.programs);
+    let mut ours = Samples::default();
+    for _ in 0..scope.count(20, 3) {
+        tokio::task::yield_now().await;
+        let place = Place::new(&scope.folder)?;
+        let mut crew = Crew::start(&programs, &place, 1, Members::Rest, None)?;
+        let mates = crew.rest(&place, 1)?;
+        let mate = mates.first().ok_or("no member")?;
+        ours.push(crew.kill(mate)?.as_secs_f64() * 1e6);
+    }
+    let target = Target::AtMost(1e6);
+    let name = "a member killed, until its lead knows".to_owned();
+    scope.add(Row { name, unit: Unit::Micros, limit: None, ours, target });
+    Ok(())
+}
+
 /// Members that are started at once, until the last is ready: in panes, and without. The limit of the
 /// first are as many panes that do nothing.
 pub async fn panes(scope: &mut Scope) -> Res<()> {
