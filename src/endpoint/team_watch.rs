@@ -97,19 +97,13 @@ pub async fn changes_of(watch: &mut Option<TeamWatch>) -> Changes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::limits::Durability;
-    use crate::core::paths::ConfigDir;
-    use crate::core::team::{Letter, Member};
-    use crate::store::team::{NewTeam, create};
+    use crate::core::team::Letter;
+    use crate::store::team::testing::Place;
 
     #[tokio::test]
     async fn a_lead_hears_when_a_member_has_read_its_mail_and_members_hear_of_their_own() {
-        let dir = tempfile::tempdir().unwrap();
-        let new = NewTeam { name: "t".to_owned(), description: None, lead: None, created_ms: 1 };
-        let team = create(&ConfigDir::new(dir.path()), &new, Durability::Process).unwrap().team;
-        for name in ["ann", "bob"] {
-            team.add_member(&Member { name: name.to_owned(), ..Member::default() }).unwrap();
-        }
+        let place = Place::new();
+        let team = place.team("t", &["ann", "bob"]);
         let mut lead = TeamWatch::open(&team, LEAD).unwrap();
         let mut bob = TeamWatch::open(&team, "bob").unwrap();
         let send = |to: &str| {

@@ -42,6 +42,11 @@ pub(in super::super) struct Removal {
 }
 
 impl Removal {
+    /// One that begins.
+    fn begun(since: Instant, ask: Option<Ask>, is_overdue: bool, vigil: JoinSet<()>) -> Self {
+        Self { since, ask, refused: BTreeMap::new(), is_overdue, is_removing: false, _vigil: vigil }
+    }
+
     /// Whether its files are being removed.
     pub(super) fn is_removing(&self) -> bool {
         self.is_removing
@@ -137,8 +142,7 @@ which asks and waits; nothing was removed",
             }
         }
         let Some(led) = &mut self.team else { return };
-        led.removal =
-            Some(Removal { since, ask, refused: BTreeMap::new(), is_overdue, is_removing: false, _vigil: vigil });
+        led.removal = Some(Removal::begun(since, ask, is_overdue, vigil));
         let inner = self.inner.clone();
         tokio::spawn(async move {
             deadline(Some(since + grace)).await;
@@ -237,15 +241,7 @@ which asks and waits; nothing was removed",
             return;
         }
         if let Some(led) = self.team.as_mut().filter(|led| led.removal.is_none()) {
-            let since = Instant::now();
-            led.removal = Some(Removal {
-                since,
-                ask: None,
-                refused: BTreeMap::new(),
-                is_overdue: true,
-                is_removing: false,
-                _vigil: JoinSet::new(),
-            });
+            led.removal = Some(Removal::begun(Instant::now(), None, true, JoinSet::new()));
         }
         self.remove_if_empty();
     }
@@ -257,7 +253,7 @@ which asks and waits; nothing was removed",
             return;
         }
         let Some(led) = &mut self.team else { return };
-        let Some(removal) = led.removal.as_mut().filter(|removal| !removal.is_removing) else { return };
+        let Some(removal) = &mut led.removal else { return };
         removal.is_removing = true;
         let (team, inner) = (led.team.clone(), self.inner.clone());
         let seat = Arc::clone(&self.seat);

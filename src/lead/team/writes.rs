@@ -81,16 +81,13 @@ fn lock<T>(value: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::core::limits::Durability;
-    use crate::core::paths::ConfigDir;
     use crate::core::team::Member;
-    use crate::store::team::{NewTeam, create};
+    use crate::store::team::testing::Place;
 
     #[tokio::test]
     async fn changes_that_wait_are_written_together_in_the_order_of_the_calls() {
-        let dir = tempfile::tempdir().unwrap();
-        let new = NewTeam { name: "t".to_owned(), description: None, lead: None, created_ms: 1 };
-        let team = create(&ConfigDir::new(dir.path()), &new, Durability::Process).unwrap().team;
+        let place = Place::new();
+        let team = place.team("t", &[]);
         let writes = Writes::of(team.clone());
         let enter = |name: &str| {
             let member = Member { name: name.to_owned(), ..Member::default() };

@@ -22,7 +22,7 @@ pub mod mailbox;
 mod salvage;
 mod splice;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod watch;
 
 pub use board::Board;

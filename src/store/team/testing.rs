@@ -1,4 +1,4 @@
-//! What the tests of this module share.
+//! What tests of teams share.
 
 use std::fs;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::core::team::roster::HEADLESS;
 use crate::core::team::{Letter, Member};
 
 /// A config folder of one test.
-pub(super) struct Place {
+pub(crate) struct Place {
     _dir: tempfile::TempDir,
     pub config: ConfigDir,
 }
